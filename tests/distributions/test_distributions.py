@@ -308,6 +308,37 @@ def test_wrong_arguments_are_refused_by_both(make: Any, message: str) -> None:
             make(theirs_module, torch)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d, t: d.Normal(t([0.0, 1.0]), t([1.0, 2.0])),
+        lambda d, t: d.Uniform(t([-1.0, 0.0]), t([3.0, 4.0])),
+        lambda d, t: d.Exponential(t([1.0, 2.0])),
+        lambda d, t: d.Bernoulli(logits=t([0.5, -1.0])),
+        lambda d, t: d.Categorical(probs=t([[0.2, 0.8], [0.5, 0.5]])),
+        lambda d, t: d.MultivariateNormal(t([[0.0, 1.0]]), t([[2.0, 0.5], [0.5, 1.0]])),
+        lambda d, t: d.Independent(d.Normal(t([[0.0, 1.0]]), t([[1.0, 2.0]])), 1),
+    ],
+)
+def test_expand(make: Any) -> None:
+    ours = make(ours_module, tinytorch.tensor).expand((3, 2))
+    theirs = make(torch.distributions, torch.tensor).expand((3, 2))
+    assert ours.batch_shape == tuple(theirs.batch_shape) == (3, 2)
+    assert ours.event_shape == tuple(theirs.event_shape)
+    assert ours.sample((4,)).shape == tuple(theirs.sample((4,)).shape)
+    if hasattr(theirs, "param_shape") and isinstance(ours, ours_module.Categorical):
+        assert ours.param_shape == tuple(theirs.param_shape)
+    value = np.ones((3, 2, *ours.event_shape), np.float32)
+    np.testing.assert_allclose(
+        ours.log_prob(tinytorch.tensor(value)).numpy(),
+        theirs.log_prob(torch.tensor(value)).numpy(),
+        rtol=1e-5,
+    )
+    assert ours.entropy().shape == tuple(theirs.entropy().shape)
+    with pytest.raises(tinytorch.ShapeError, match=r"\(2,\) does not expand to \(3,\)"):
+        ours_module.Normal(tinytorch.zeros(2), 1.0).expand((3,))
+
+
 def test_checks_can_be_left_out() -> None:
     for d, t in ((ours_module, tinytorch), (theirs_module, torch)):
         uniform = d.Uniform(t.tensor(0.0), t.tensor(1.0), validate_args=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tinytorch.autograd import no_grad
 from tinytorch.distributions.distribution import Distribution, real
+from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import broadcast_to
@@ -47,7 +48,7 @@ class Categorical(Distribution):
         if given.ndim < 1:
             raise ShapeError("Categorical: probs or logits are (..., classes), got a 0-d tensor")
         super().__init__(given.shape[:-1], validate_args=validate_args)
-        self.param_shape, self._num_events = given.shape, given.shape[-1]
+        self._num_events = given.shape[-1]
         if probs is not None:
             self._check("probs", probs, lambda a: (a >= 0) & (a < np.inf), "at least 0, and finite")
             total = probs.sum(-1, keepdim=True)
@@ -60,6 +61,11 @@ class Categorical(Distribution):
             self._check("logits", logits, real, "a number, not NaN")
             self.logits = logits - logits.logsumexp(-1, keepdim=True)
             self.probs = self.logits.exp()
+
+    @property
+    def param_shape(self) -> Shape:
+        """The shape of probs and logits."""
+        return self.logits.shape
 
     @property
     def mode(self) -> Tensor:

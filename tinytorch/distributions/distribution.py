@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +36,20 @@ class Distribution:
         self.batch_shape = tuple(batch_shape)
         self.event_shape = tuple(event_shape)
         self.validate_args = validate_args is not False
+
+    def expand(self, batch_shape: Iterable[int]) -> Self:
+        """The same distributions in a larger batch, to which the batch_shape broadcasts.
+
+        Raises:
+            ShapeError: it does not.
+        """
+        new, shape = copy.copy(self), tuple(batch_shape)
+        new.batch_shape = shape
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                event = value.shape[len(self.batch_shape) :]
+                setattr(new, name, broadcast_to(value, (*shape, *event)))
+        return new
 
     def sample(self, sample_shape: Iterable[int] = ()) -> Tensor:
         """Draws of shape sample_shape + batch_shape + event_shape, without history."""

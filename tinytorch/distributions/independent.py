@@ -43,6 +43,12 @@ class Independent(Distribution):
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
+    def expand(self, batch_shape: Iterable[int]) -> Independent:
+        """The same distributions in a larger batch, to which the batch_shape broadcasts."""
+        count = self.reinterpreted_batch_ndims
+        base = self.base_dist.expand((*batch_shape, *self.event_shape[:count]))
+        return Independent(base, count, self.validate_args)
+
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         """Whether the base has."""
