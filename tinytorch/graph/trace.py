@@ -246,7 +246,7 @@ def _finish(
     bindings = [binding for binding, _ in updates]
     own_backward = _own_backward(result) if differentiable else ""
     return {
-        "loses_history": _loss_of_history(tracer, result) if forward else "",
+        "loses_history": (_loss_of_history if forward else _loss_of_gradients)(tracer, result),
         "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable,
         "own_backward": own_backward,
     }  # fmt: skip
@@ -269,6 +269,38 @@ def _loss_of_history(tracer: Tracer, result: list[Any]) -> str:
                 "call requires_grad_() outside"
             )
     return ""
+
+
+def _loss_of_gradients(tracer: Tracer, result: list[Any]) -> str:
+    """The same for a function that computes gradients: that a result of them has one itself."""
+    for t in result:
+        if isinstance(t, Tensor) and is_recording() and _has_whole_history(t):
+            waiting, seen = [tracer.result_of(t)], set[int]()
+            while waiting:
+                node = waiting.pop()
+                if node.meta.get("phase") == "backward":
+                    return (
+                        "a result is computed from gradients (create_graph=True) and has a "
+                        "gradient itself, which a graph of values cannot say; call backward() on "
+                        "it in the function, or detach() it"
+                    )
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    waiting += node.all_input_nodes
+    return ""
+
+
+def _has_whole_history(tensor: Tensor) -> bool:
+    """Whether it has a history, of which no backward has freed a part."""
+    seen, waiting = set[int](), [tensor.history]
+    while waiting:
+        record = waiting.pop()
+        if type(record) is Record and id(record) not in seen:
+            if record.inputs is None:
+                return False
+            seen.add(id(record))
+            waiting += record.edges
+    return tensor.history is not None
 
 
 def _own_backward(result: list[Any]) -> str:

@@ -442,3 +442,28 @@ def test_a_function_without_a_module():
     exec("def double(x): return x * 2.0", scope)
     scope["double"].__module__ = None
     assert tinytorch.compile(scope["double"])(ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_a_result_of_gradients_that_has_a_gradient_itself_is_not_lost():
+    layer = tinytorch.nn.Linear(2, 1)
+
+    def penalty(x):
+        (g,) = tinytorch.autograd.grad(layer(x).tanh().sum(), x, create_graph=True)
+        return (g.norm() - 1) ** 2
+
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    expected = tinytorch.autograd.grad(penalty(x), layer.weight)[0].tolist()
+    with pytest.warns(RuntimeWarning, match=r"computed from gradients .* runs op by op"):
+        result = tinytorch.compile(penalty)(x)
+    assert tinytorch.autograd.grad(result, layer.weight)[0].tolist() == expected
+
+    def step(x):  # all of the gradients are computed inside: nothing is lost
+        loss = penalty(x)
+        loss.backward()
+        return loss, loss / 2
+
+    layer.weight.grad = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tinytorch.compile(step)(x)
+    assert np.allclose(layer.weight.grad.tolist(), expected, rtol=1e-5)
