@@ -176,7 +176,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              modules as an entry sees them (tito 20, course 41, compete 42,
 #                              leaderboard 8).
 BUDGETS = {
-    "tinytorch": 8_553,
+    "tinytorch": 8_577,
     "tinytorch/replay": 1_402,
     "tinytorch/nn": 6_314,
     "tinytorch/optim": 1_955,

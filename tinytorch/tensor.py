@@ -35,7 +35,6 @@ from tinytorch.functions import (
     conversion as conversion,  # publishes methods
     diagonals as diagonals,
     elementwise,
-    indexing,
     inplace,
     linalg,
     mathematics as mathematics,
@@ -44,6 +43,7 @@ from tinytorch.functions import (
     reductions,
     scans as scans,
     scattering as scattering,
+    subscripts,
 )
 from tinytorch.functions.publish import METHODS
 from tinytorch.history import write_clock
@@ -399,7 +399,7 @@ class Tensor:
         """Where the elements differ; True for None and other things that are no numbers."""
         return apply(ops.ne, self, other) if _is_operand(other) else NotImplemented
 
-    __getitem__, __setitem__ = indexing.getitem, inplace.setitem
+    __getitem__, __setitem__ = subscripts.getitem, inplace.setitem
     __iadd__, __isub__, __imul__ = inplace.iadd, inplace.isub, inplace.imul
     __itruediv__, __ifloordiv__, __imod__ = inplace.itruediv, inplace.ifloordiv, inplace.imod
     __ipow__, __iand__, __ior__ = inplace.ipow, inplace.bitwise_and_, inplace.bitwise_or_

@@ -35,10 +35,10 @@ from tinytorch.functions import (
     bitwise,
     diagonals,
     elementwise,
-    indexing,
     mathematics,
     movement,
     scattering,
+    subscripts,
 )
 from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import publish
@@ -378,8 +378,8 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
         return
     array = x._concrete("assignment to an index")
     check_not_read_only(array)
-    indexing.check_masks(x, index)
-    first, second = indexing.in_two_steps(index)
+    subscripts.check_masks(x, index)
+    first, second = subscripts.in_two_steps(index)
     try:
         array[first][second] = value._concrete("assignment") if is_tensor(value) else value
     except ValueError as error:

@@ -15,7 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
 from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of, uint8
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions import indexing, movement, reductions
+from tinytorch.functions import movement, reductions, subscripts
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
@@ -194,7 +194,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
         given = movement.expand(line, shape), _spread(value, shape)
         return apply(ops.scatter, x, *given, dim=dim, reduce=reduce)
     numbers = np.arange(math.prod(x.shape)).reshape(x.shape)
-    positions = indexing.getitem(wrap(numbers, meta_of_array(numbers)), index)
+    positions = subscripts.getitem(wrap(numbers, meta_of_array(numbers)), index)
     values = movement.reshape(_spread(value, positions.shape), (-1,))
     flat, positions = movement.reshape(x, (-1,)), movement.reshape(positions, (-1,))
     put = apply(ops.scatter, flat, positions, values, dim=0, reduce=reduce)
@@ -281,7 +281,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     shape = x.shape if x.shape == mask.shape else np.broadcast_shapes(x.shape, mask.shape)
     x, mask = _expanded(x, shape), _expanded(mask, shape)
     if STATE.get().mode is None:
-        return indexing.where_true(x, mask)
+        return subscripts.where_true(x, mask)
     return movement.reshape(x, (-1,))[movement.reshape(mask, (-1,))]
 
 

@@ -1,0 +1,329 @@
+"""Subscripts: everything that `x[...]` means.
+
+An index is read in three steps. Ints, slices, None and Ellipsis become one `slice` and one
+`reshape`. Boolean arrays become the positions of their true elements. Integer arrays become one
+`take` of rows, after the dimensions that they index have been moved to the front and merged, or
+one `gather` along these where they are neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply, is_tensor, wrap
+from tinytorch.dtypes import Array, bool_, int64, meta_of_array, tensor_meta
+from tinytorch.functions import movement
+from tinytorch.functions.indexing import are_known, from_front, still_outside, take_rows
+from tinytorch.replay import holds, keep, replayed
+from tinytorch.state import STATE, current_backend
+
+Tensor = Any
+
+_WHOLE = slice(None)
+_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """x[index], as in NumPy and PyTorch: a view for ints, slices, None and Ellipsis.
+
+    Raises:
+        IndexError: too many indices, one out of range, or a mask of another shape.
+        TypeError: something that is not an index.
+        ValueError: a slice's step is not positive.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([[1, 2], [3, 4]])
+    >>> x[:, -1], x[[1, 0]].tolist(), x[x > 2]
+    (tensor([2, 4]), [[3, 4], [1, 2]], tensor([3, 4]))
+    """
+    entries = index if type(index) is tuple else (index,)
+    if _BASIC.issuperset(map(type, entries)):
+        view = _view(x, entries)
+        if view is not None:
+            return view
+        part, arrays = _basic(x, _spread(x, [*entries]))
+    elif len(entries) <= x.ndim and all(map(_is_whole_or_at, entries)):
+        dims = tuple([dim for dim, entry in enumerate(entries) if type(entry) is not slice])
+        return _at(x, dims, [entries[dim] for dim in dims])
+    else:
+        is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
+        if is_mask and STATE.get().mode is None:
+            return where_true(x, index)
+        part, arrays = _basic(x, _read(x, index))
+    if arrays:
+        return _advanced(part, arrays)
+    return movement.alias(x) if part is x else part
+
+
+def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
+    """x[entries] by NumPy alone, where nobody would see the ops; None where somebody would, or
+    there is an error to explain."""
+    state = STATE.get()
+    if state.mode is not None or (x._requires_grad and state.grad):
+        return None
+    if (state.backend or current_backend()).programs is None:
+        return None  # a backend of a user may have its own kernels
+    if any([type(e) is slice and e.step is not None and e.step < 1 for e in entries]):
+        return None
+    try:
+        part = x._data[entries if Ellipsis in entries else (*entries, Ellipsis)]
+    except (IndexError, TypeError):
+        return None
+    return wrap(part, tensor_meta(part.shape, x.meta.dtype))
+
+
+def where_true(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where a mask of the same shape is true, 1-d. In no mode."""
+    places = mask._data.reshape(-1).nonzero()[0]  # NumPy's `flatnonzero` is Python
+    return apply(ops.take, movement.reshape(x, (-1,)), wrap(places, meta_of_array(places)))
+
+
+def in_two_steps(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The index for NumPy, as `array[first][second]` with tensors as arrays.
+
+    `first` has the ints, slices, None and Ellipsis and gives a view; `second` has the arrays. In
+    one step NumPy would count an int among the arrays and order the dimensions differently.
+    """
+    first: list[Any] = []
+    second: list[Any] = []
+    for entry in index if isinstance(index, tuple) else (index,):
+        if _is_basic(entry):
+            first.append(entry)
+            if not isinstance(entry, (int, np.integer)):
+                second.append(entry if entry is Ellipsis else slice(None))
+            continue
+        values = _array_of(entry)
+        if values.ndim:
+            first += [slice(None)] * (values.ndim if values.dtype == np.bool_ else 1)
+            second.append(values)
+        else:
+            first.append(operator.index(values.item()))
+    if not any(entry is Ellipsis for entry in first):
+        first.append(Ellipsis)
+    return tuple(first), tuple(second)
+
+
+def _is_basic(entry: Any) -> bool:
+    return (
+        entry is None
+        or entry is Ellipsis
+        or (isinstance(entry, (slice, int, np.integer)) and not isinstance(entry, bool))
+    )
+
+
+def _read(x: Tensor, index: Any) -> list[Any]:
+    """One entry per dimension of x (plus the Nones): ints, slices and integer tensors."""
+    entries: list[Any] = []
+    if isinstance(index, list):
+        _refuse_nested(index)
+    index = index if isinstance(index, tuple) else (index,)
+    index = tuple(
+        _array_of(entry) if isinstance(entry, (list, range)) else entry for entry in index
+    )
+    for entry in index:
+        entries += [entry] if _is_basic(entry) else _positions(x, entry)
+    entries = _spread(x, entries)
+    check_masks(x, index)
+    return entries
+
+
+def _spread(x: Tensor, entries: list[Any]) -> list[Any]:
+    """Entries with a slice for each dimension that Ellipsis stands for, or that none names."""
+    left, places = len(x.meta.shape), []
+    for place, entry in enumerate(entries):
+        if entry is Ellipsis:
+            places.append(place)
+        elif entry is not None:
+            left -= 1
+    if len(places) > 1:
+        raise IndexError("an index can have only one Ellipsis")
+    if left < 0:
+        raise IndexError(f"{x.ndim - left} indices are too many for shape {x.shape}")
+    at = places[0] if places else len(entries)
+    entries[at : at + 1] = [_WHOLE] * left
+    return entries
+
+
+def _positions(x: Tensor, entry: Any) -> list[Tensor]:
+    """An array used as index: itself if it has integers, the positions of True if it has bools."""
+    if isinstance(entry, (list, bool, np.bool_, np.ndarray)):
+        entry = _array_of(entry)
+        entry = wrap(entry, meta_of_array(entry))
+    if not is_tensor(entry):
+        raise TypeError(
+            f"{type(entry).__name__} is not an index; use ints, slices, None, ..., or integer or "
+            f"boolean tensors"
+        )
+    if entry.dtype is bool_:
+        _refuse_bare_bool(entry.ndim)
+        return [wrap(p, meta_of_array(p)) for p in np.nonzero(entry.numpy())]
+    if entry.dtype.is_floating_point:
+        raise IndexError(f"an index must be of integers or bool, not {entry.dtype.name}")
+    _refuse_uint8(entry.dtype.dtype)
+    return [entry]
+
+
+def _array_of(entry: Any) -> Array:
+    array = np.asarray(entry)
+    if array.dtype == np.bool_:
+        _refuse_bare_bool(array.ndim)
+    _refuse_uint8(array.dtype)
+    return array.astype(np.int64) if isinstance(entry, (list, range)) and not entry else array
+
+
+def _refuse_nested(index: list[Any]) -> None:
+    """PyTorch reads a short list of lists as a tuple of them, NumPy as positions."""
+    if len(index) < 32 and any(
+        e is None or e is Ellipsis or is_tensor(e) or isinstance(e, (slice, Sequence, np.ndarray))
+        for e in index
+    ):
+        raise IndexError(
+            "a list of lists, tensors or slices is one index for each dimension, or positions: "
+            "index with tuple(index), or with a tensor of the positions"
+        )
+
+
+def _refuse_bare_bool(ndim: int) -> None:
+    if ndim == 0:
+        raise TypeError("a single bool is not an index; use None for a new dimension, or where()")
+
+
+def _refuse_uint8(dtype: np.dtype[Any]) -> None:
+    """PyTorch takes it for a mask, NumPy for positions: to take it for either is wrong."""
+    if dtype == np.uint8:
+        raise IndexError("uint8 may be positions or a mask: index with t.long() or with t.bool()")
+
+
+def check_masks(x: Tensor, index: Any) -> None:
+    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for.
+
+    The same for a list that can be read in two ways.
+    """
+    dim = 0
+    if isinstance(index, list):
+        _refuse_nested(index)
+    entries = index if isinstance(index, tuple) else (index,)
+    entries = tuple(_array_of(entry) if isinstance(entry, list) else entry for entry in entries)
+    for place, entry in enumerate(entries):
+        if entry is Ellipsis:
+            rest = [e for e in entries[place + 1 :] if e is not None]
+            dim = x.ndim - sum(max(1, np.ndim(e)) if _mask(e) else 1 for e in rest)
+        elif _mask(entry):
+            shape = tuple(np.shape(entry))
+            if shape != x.shape[dim : dim + len(shape)]:
+                raise IndexError(
+                    f"a mask of shape {shape} does not fit dimensions {dim} to "
+                    f"{dim + len(shape) - 1} of shape {x.shape}"
+                )
+            dim += len(shape)
+        elif entry is not None:
+            dim += 1
+
+
+def _mask(entry: Any) -> bool:
+    dtype = getattr(entry, "dtype", None)
+    return dtype is bool_ or dtype == np.bool_ or isinstance(entry, bool)
+
+
+def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tensor]]]:
+    """Apply ints, slices and None; return what is left, with the integer tensors and their dims."""
+    bounds: list[tuple[int, int, int]] = []
+    shape: list[int] = []
+    arrays: list[tuple[int, Tensor]] = []
+    given = x.meta.shape
+    is_whole = True
+    for entry in entries:
+        if entry is None:
+            shape.append(1)
+            continue
+        extent = given[len(bounds)]
+        if entry is _WHOLE:
+            bounds.append((0, extent, 1))
+            shape.append(extent)
+            continue
+        if isinstance(entry, slice):
+            bound = _slice_bound(entry, extent)
+            shape.append(len(range(*bound)))
+        elif isinstance(entry, (int, np.integer)):
+            at = operator.index(entry)
+            if not -extent <= at < extent:
+                raise IndexError(
+                    f"index {at} is out of range for dimension {len(bounds)} of size {extent}"
+                )
+            at %= extent
+            bound = (at, at + 1, 1)
+        else:
+            bound = (0, extent, 1)
+            arrays.append((len(shape), entry))
+            shape.append(extent)
+        is_whole = is_whole and bound == (0, extent, 1)
+        bounds.append(bound)
+    if not is_whole:
+        x = apply(ops.slice_, x, bounds=tuple(bounds))
+    return movement.in_shape(x, tuple(shape)), arrays
+
+
+def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
+    if entry.step is not None and operator.index(entry.step) < 1:
+        raise ValueError(f"a slice's step must be positive, not {entry.step}; use flip")
+    return entry.indices(extent)
+
+
+def _is_whole_or_at(entry: Any) -> bool:
+    if type(entry) is slice:
+        return entry.start is entry.stop is entry.step is None
+    return is_tensor(entry) and entry.dtype is int64
+
+
+@replayed
+def _at(x: Tensor, dims: tuple[int, ...], indices: Sequence[Tensor]) -> Tensor:
+    """x[:, i, :, j]; a program asks at each call whether all of the indices are in range."""
+    return _advanced(x, list(zip(dims, indices, strict=True)))
+
+
+def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
+    """Apply integer tensors, which broadcast against each other.
+
+    The result's index dimensions are where the arrays were if those were adjacent, and in front
+    otherwise. As in PyTorch, a 0-d array counts as an int and has no place.
+    """
+    dims = [dim for dim, _ in arrays]
+    sizes = [x.shape[dim] for dim in dims]
+    flat: Tensor | None = None
+    parts: list[tuple[Tensor, int]] = []
+    for (dim, given), size in zip(arrays, sizes, strict=True):
+        index = from_front(given, size, dim)
+        flat = index if flat is None else flat * size + index
+        if index is not given:
+            parts.append((index, size))
+    assert flat is not None
+    if len(dims) > 1:
+        for index, size in parts:
+            flat = still_outside(flat, index, size)
+    flat, count = keep(flat), math.prod(sizes)
+    single = [dim for dim, index in arrays if index.ndim == 0]
+    first, end = dims[0], dims[-1] + 1
+    if first and end - first == len(dims) and not single and holds(flat, are_known, traced=False):
+        before, after = x.shape[:first], x.shape[end:]  # without a permuted copy, nor result
+        picked = x.reshape(*before, count, *after).index_select(first, flat.reshape(-1))
+        return picked.reshape(*before, *flat.shape, *after)
+    rest = [d for d in range(x.ndim) if d not in dims]
+    rows = x.permute(*dims, *rest) if dims != list(range(len(dims))) else x
+    rows = rows.reshape(count, *rows.shape[len(dims) :]) if len(dims) > 1 else rows
+    result = take_rows(rows, flat)
+    placed = [dim - sum(s < dim for s in single) for dim in dims if dim not in single]
+    if not placed or placed != list(range(placed[0], placed[0] + len(placed))):
+        return result
+    ahead = placed[0]
+    if ahead == 0:
+        return result
+    order = [flat.ndim + i for i in range(ahead)]
+    order += list(range(flat.ndim))
+    order += [flat.ndim + i for i in range(ahead, len(rest))]
+    return result.permute(*order)
