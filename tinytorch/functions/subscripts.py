@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from tinytorch.functions.indexing import are_known, from_front, still_outside, t
 from tinytorch.replay import holds, keep, replayed
 from tinytorch.state import STATE, current_backend
 
-Tensor = Any
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
 
 _WHOLE = slice(None)
 _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
@@ -50,7 +52,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         part, arrays = _basic(x, _spread(x, [*entries]))
     elif len(entries) <= x.ndim and all(map(_is_whole_or_at, entries)):
         dims = tuple([dim for dim, entry in enumerate(entries) if type(entry) is not slice])
-        return _at(x, dims, [entries[dim] for dim in dims])
+        found: Tensor = _at(x, dims, [entries[dim] for dim in dims])
+        return found
     else:
         is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
         if is_mask and STATE.get().mode is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinytorch import dtype_rules, history, ops, shapes
 from tinytorch.backends.base import ComputeBackend
@@ -23,8 +23,7 @@ from tinytorch.replay.program import compile_trace
 from tinytorch.replay.trace import NotReplayable, Step, Trace, Tracing
 from tinytorch.state import STATE, State, StateContext, is_recording
 
-if TYPE_CHECKING:
-    from tinytorch.tensor import Tensor
+Tensor = Any
 
 
 class Traced:
