@@ -88,6 +88,13 @@ class Contestant:
         return self.entry is None and self.name in COMPILED
 
 
+#: What a worker runs. What is allocated from the first line on, holes that imports leave included,
+#: lies behind it.
+START = (
+    "import sys; kept = bytearray(int(sys.argv[2])); from tito.compete.worker import main; main()"
+)
+
+
 class Worker:
     """A contestant in a process of its own.
 
@@ -123,12 +130,12 @@ class Worker:
             "memory": self.descriptor, "bytes": event.shared_bytes, "division": event.division,
             "baseline": None if contestant.entry else contestant.name,
             "class": contestant.class_name, "threads": event.threads,
-            "kernels": str(kernels) if kernels else None, "shift": shift,
+            "kernels": str(kernels) if kernels else None,
             "task": "task.py" if confined else str(task),
             "entry": "entry.py" if confined else str(contestant.entry),
         }  # fmt: skip
         self.process = box.start(
-            [sys.executable, "-I", "-m", "tito.compete.worker", json.dumps(settings)],
+            [sys.executable, "-I", "-c", START, json.dumps(settings), str(shift)],
             Limits(
                 seconds=event.compile_seconds, cpu_seconds=CPU_SECONDS,
                 memory_bytes=event.memory_bytes, file_bytes=FILE_BYTES, open_files=OPEN_FILES,

@@ -39,7 +39,6 @@ def main() -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     os.dup2(quiet, 0)  # what an entry prints goes nowhere, and it has nothing to read
     os.dup2(quiet, 1)
-    _kept = bytearray(settings["shift"])  # what is allocated from now on lies behind it
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
@@ -178,7 +177,3 @@ def _hide_libraries() -> None:
         for name in BLAS:
             if callable(getattr(module, name, None)):
                 setattr(module, name, hidden(name))
-
-
-if __name__ == "__main__":
-    main()
