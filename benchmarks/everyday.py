@@ -8,15 +8,14 @@ interleaved samples; results must agree before anything is timed.
 
 import thread_count  # noqa: F401, I001 - before NumPy
 
-import argparse
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from runner import Case, Result, as_json, measure
+from beside_torch import run
+from runner import Case, Result
 
 import tinytorch
 from tinytorch.bench import format_seconds, format_table
@@ -212,24 +211,5 @@ def report(results: Sequence[Result]) -> None:
     print(f"\nmedian {middle:.2f}, above 1.3 in {sum(q > 1.3 for q in ratios.values())}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="lines, by name, with semicolons between")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args()
-    known = [*LINES, *IN_PLACE]
-    names = options.only.split(";") if options.only else known
-    if unknown := set(names) - set(known):
-        parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
-    torch.set_num_threads(1)
-    tinytorch.set_backend("optimized")
-    warnings.simplefilter("ignore")
-    results = [
-        measure(case, clock="cpu", rounds=options.rounds, attempts=1) for case in cases(names)
-    ]
-    print(as_json(results)) if options.json else report(results)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, [*LINES, *IN_PLACE], cases, report, ";")

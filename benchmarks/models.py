@@ -7,15 +7,14 @@ begin with the same parameters, and the losses of the first steps must agree.
 
 import thread_count  # noqa: F401, I001 - before NumPy
 
-import argparse
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from runner import Case, Result, as_json, measure
+from beside_torch import run
+from runner import Case, Result
 
 import tinytorch
 from tinytorch.bench import format_seconds, format_table
@@ -284,23 +283,5 @@ def report(results: Sequence[Result]) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="models, by name, with commas between")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(MODELS)
-    if unknown := set(names) - MODELS.keys():
-        parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
-    torch.set_num_threads(1)
-    tinytorch.set_backend("optimized")
-    warnings.simplefilter("ignore")
-    results = [
-        measure(case, clock="cpu", rounds=options.rounds, attempts=1) for case in cases(names)
-    ]
-    print(as_json(results)) if options.json else report(results)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, MODELS, cases, report)
