@@ -93,3 +93,22 @@ def test_nothing_gives_nothing(shape):
     assert batch_norm.batch_norm(x, row, row, eps=0.1).shape == shape
     assert batch_norm.batch_norm_backward(x, x, row, eps=0.1).shape == shape
     assert batch_norm.batch_norm_weight(x, x, eps=0.1).tolist() == [0.0] * shape[1]
+
+
+@pytest.mark.parametrize("shape", [(6, 2), (6, 2, 20)])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_spoil_their_channel_only(shape, value, rng):
+    x, g = rng.standard_normal((2, *shape)).astype(np.float32)
+    x[1, 0] = value
+    row = np.ones(2, np.float32)
+    means, variances = np.zeros(2, np.float32), np.ones(2, np.float32)
+    batch_norm.running_statistics(x, means, variances, momentum=0.5)
+    assert not np.isfinite(means[0]) and np.isnan(variances[0])
+    assert np.isfinite(means[1]) and np.isfinite(variances[1])
+    for result in (
+        batch_norm.batch_norm(x, row, row, eps=0.1),
+        batch_norm.batch_norm_backward(g, x, row, eps=0.1),
+    ):
+        assert np.isnan(result[:, 0]).all() and np.isfinite(result[:, 1]).all()
+    weight = batch_norm.batch_norm_weight(g, x, eps=0.1)
+    assert np.isnan(weight[0]) and np.isfinite(weight[1])

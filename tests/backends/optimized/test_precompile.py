@@ -44,8 +44,9 @@ def test_the_library_is_compiled_once(tmp_path):
     said, entries, compiled, _, seconds = run()
     # one line off a terminal, where progress cannot be drawn
     assert said.startswith("tinytorch: compiling kernels, once") and said.count("\n") == 1
-    # each takes a tenth of a second or more to compile: a new one should be worth it
-    assert 60 < entries < 156 and compiled > 30 and seconds > 0
+    # each takes a tenth of a second or more to compile: a new one should be worth it (those of
+    # batch_norm with few positions are: it takes a fifth of the time)
+    assert 60 < entries < 165 and compiled > 30 and seconds > 0
     for kernel in sorted(tmp_path.rglob("*.bin"))[::8]:
         kernel.unlink()
     warmed = json.loads(python("-m", "tito", "cache", "warm", "--json").stdout)

@@ -20,12 +20,6 @@ _LEAST = 64  # columns of a block
 
 
 @kernel(force_inline=True)
-def _rows(x: Any) -> Any:
-    """x (n, channels, positions) as rows of columns, (n, channels * positions)."""
-    return x.reshape(x.shape[0], x.shape[1] * x.shape[2])
-
-
-@kernel(force_inline=True)
 def _columns_at_once(x: Any, positions: int) -> int:
     """Columns of a block, of whole channels."""
     return max(_BLOCK // x.shape[0], _LEAST, positions) // positions * positions
@@ -69,21 +63,16 @@ def _moments(x: Any, positions: int, first: int, end: int) -> Any:
     _join(all_squares, positions)
     for j in range(shifts.size):
         mean = means[j] / (x.shape[0] * positions)
-        all_squares[j] -= mean * means[j]
+        rest = all_squares[j] - mean * means[j]
+        all_squares[j] = 0.0 if rest < 0.0 else rest  # a NaN stays
         means[j] = shifts[j] + mean
     return means, all_squares
 
 
 @kernel(force_inline=True)
-def _scale(all_squares: float, count: int, eps: float) -> float:
-    """1 / sqrt(variance + eps)"""
-    return 1.0 / math.sqrt(max(all_squares, 0.0) / count + eps)
-
-
-@kernel
 def move(x: Array, means: Array, variances: Array, momentum: float) -> None:
     """The running statistics (channels,) towards those of x (n, channels, positions)."""
-    positions, x = x.shape[2], _rows(x)
+    positions, x = x.shape[2], x.reshape(x.shape[0], -1)
     width = _columns_at_once(x, positions)
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -95,10 +84,10 @@ def move(x: Array, means: Array, variances: Array, momentum: float) -> None:
             variances[c] += momentum * (variance - variances[c])
 
 
-@kernel
+@kernel(force_inline=True)
 def forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
     """`batch_norm` of x (n, channels, positions); w and b (channels,)."""
-    positions, x, out = x.shape[2], _rows(x), _rows(out)
+    positions, x, out = x.shape[2], x.reshape(x.shape[0], -1), out.reshape(x.shape[0], -1)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -107,7 +96,7 @@ def forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
         shifts = np.empty_like(means)
         for j in range(means.size):
             c = (first + j) // positions
-            factors[j], shifts[j] = _scale(all_squares[j], count, eps) * w[c], b[c]
+            factors[j], shifts[j] = w[c] / math.sqrt(all_squares[j] / count + eps), b[c]
         for i in range(x.shape[0]):
             row, result = x[i, first:end], out[i, first:end]
             for j in range(means.size):
@@ -135,16 +124,18 @@ def _sums(g: Any, x: Any, positions: int, first: int, end: int) -> Any:
         _join(values, positions)
     for j in range(shifts.size):
         mean = means[j] / (x.shape[0] * positions)
-        all_squares[j] -= mean * means[j]
+        rest = all_squares[j] - mean * means[j]
+        all_squares[j] = 0.0 if rest < 0.0 else rest  # a NaN stays
         along[j] -= mean * sums[j]
         means[j] = shifts[j] + mean
     return means, all_squares, sums, along
 
 
-@kernel
+@kernel(force_inline=True)
 def backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     """`batch_norm_backward` of g and x (n, channels, positions)."""
-    positions, g, x, dx = x.shape[2], _rows(g), _rows(x), _rows(dx)
+    n, positions = x.shape[0], x.shape[2]
+    g, x, dx = g.reshape(n, -1), x.reshape(n, -1), dx.reshape(n, -1)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -152,7 +143,7 @@ def backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
         means, shifts = found.astype(x.dtype), (sums / count).astype(x.dtype)
         factors, slopes = np.empty_like(means), np.empty_like(means)
         for j in range(means.size):
-            scale = _scale(all_squares[j], count, eps)
+            scale = 1.0 / math.sqrt(all_squares[j] / count + eps)
             factors[j] = scale * w[(first + j) // positions]
             slopes[j] = along[j] / count * scale * scale
         for i in range(x.shape[0]):
@@ -162,13 +153,13 @@ def backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
                 result[j] = factors[j] * (upper[j] - shifts[j] - slope)
 
 
-@kernel
+@kernel(force_inline=True)
 def weight(g: Array, x: Array, eps: float, dw: Array) -> None:
     """`batch_norm_weight` of g and x (n, channels, positions)."""
-    positions, g, x = x.shape[2], _rows(g), _rows(x)
+    positions, g, x = x.shape[2], g.reshape(x.shape[0], -1), x.reshape(x.shape[0], -1)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
         _, all_squares, _, along = _sums(g, x, positions, first, end)
         for j in range(0, along.size, positions):
-            dw[(first + j) // positions] = along[j] * _scale(all_squares[j], count, eps)
+            dw[(first + j) // positions] = along[j] / math.sqrt(all_squares[j] / count + eps)
