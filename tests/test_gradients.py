@@ -167,3 +167,11 @@ def test_a_gradient_must_name_every_input():
         gradient("mul", a=lambda g, b: g * b)
     with pytest.raises(KeyError, match="there is no op 'nosuch'; the table has "):
         gradient("nosuch", a=lambda g: g)
+
+
+def test_the_gradient_of_a_cycle_of_three_dimensions_is_the_other_cycle():
+    """Drawn permutations are rarely other ones than their inverse."""
+    x = Tensor(np.zeros((2, 3, 4)), requires_grad=True)
+    weight = np.arange(24.0).reshape(4, 2, 3)
+    (x.permute(2, 0, 1) * Tensor(weight)).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), weight.transpose(1, 2, 0))
