@@ -8,16 +8,15 @@ samples. Both have the same parameters, and their results must agree before anyt
 
 import thread_count  # noqa: F401, I001 - before NumPy
 
-import argparse
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from runner import Case, Result, as_json, measure
+from beside_torch import run
+from runner import Case, Result
 
 import tinytorch
 from tinytorch.bench import format_seconds, format_table
@@ -217,26 +216,5 @@ def report(results: Sequence[Result]) -> None:
     print(format_table(["layer", *heads], cells))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="layers, by name, with commas between")
-    parser.add_argument("--sizes", default=",".join(SCALES), help=f"of {', '.join(SCALES)}")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args()
-    known, sizes = list(LAYERS["small"]), options.sizes.split(",")
-    names = options.only.split(",") if options.only else known
-    if unknown := {*names, *sizes} - {*known, *SCALES}:
-        parser.error(f"there is no {', '.join(sorted(unknown))}")
-    torch.set_num_threads(1)
-    tinytorch.set_backend("optimized")
-    warnings.simplefilter("ignore")
-    results = [
-        measure(case, clock="cpu", rounds=options.rounds, attempts=1)
-        for case in cases(names, sizes)
-    ]
-    print(as_json(results)) if options.json else report(results)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, LAYERS["small"], cases, report, sizes=[*SCALES])

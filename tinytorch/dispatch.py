@@ -250,7 +250,7 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     """
     state = STATE.get()
     if state.grad:
-        check_unrecorded(target, op, *inputs)
+        _check_unrecorded(target, op, inputs)
     if state.mode is None:  # nothing is recorded: a context takes as long as a small kernel
         value = _to_be_written(target, op, inputs, params)
     else:
@@ -277,7 +277,7 @@ def _to_be_written(target: Tensor, op: Op, inputs: tuple[Input, ...], params: Pa
     return apply(cast, value, dtype=target.meta.dtype)
 
 
-def check_unrecorded(target: Tensor, op: Op, *inputs: Input) -> None:
+def _check_unrecorded(target: Tensor, op: Op, inputs: tuple[Input, ...]) -> None:
     """Raise AutogradError if a history would be falsified by writing into the target."""
     if target._requires_grad or any([_requires_grad(t) for t in inputs]):
         kind = "a leaf that requires a gradient" if target.history is None else "a recorded result"

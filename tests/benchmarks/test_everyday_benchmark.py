@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import tinytorch
+from tests.benchmarks.beside_torch import run, seconds_of
 from tinytorch.replay.function import HOT
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.mark.slow
@@ -28,14 +22,9 @@ def test_every_line_agrees_with_pytorch_before_it_is_timed(monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_lines_are_compared_with_pytorch() -> None:
-    command = [sys.executable, "everyday.py", "--rounds=2", "--only=x[:, 1];x *= 1"]
-    done = subprocess.run(
-        [*command, "--json"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    names = [r["name"] for r in json.loads(done.stdout)["results"]]
+    only = "--only=x[:, 1];x *= 1"
+    names = list(seconds_of("everyday.py", only))
     assert names == ["x[:, 1], forward", "x[:, 1], training", "x *= 1, forward"]
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
-    assert "x[:, 1], training" in done.stdout and "above 1.3 in" in done.stdout
-    wrong = subprocess.run([*command[:2], "--only=Nothing"], cwd=BENCHMARKS, check=False)
-    assert wrong.returncode == 2
+    shown = run("everyday.py", only).stdout
+    assert "x[:, 1], training" in shown and "above 1.3 in" in shown
+    assert run("everyday.py", "--only=Nothing").returncode == 2

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import tinytorch
+from tests.benchmarks.beside_torch import run, seconds_of
 from tinytorch.replay.function import HOT
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.mark.slow
@@ -31,19 +25,15 @@ def test_every_layer_agrees_with_pytorch_before_it_is_timed(
 
 @pytest.mark.slow
 def test_layers_are_compared_with_pytorch() -> None:
-    command = [sys.executable, "layers.py", "--rounds=2", "--only=LSTMCell,GELU", "--sizes=small"]
-    done = subprocess.run(
-        [*command, "--json"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    results = {r["name"]: r["seconds"] for r in json.loads(done.stdout)["results"]}
-    assert results.keys() == {
+    options = "--only=LSTMCell,GELU", "--sizes=small"
+    found = seconds_of("layers.py", *options)
+    assert found.keys() == {
         f"{name}, small, {what}"
         for name in ("LSTMCell", "GELU")
         for what in ("forward", "training")
     }
-    assert all(seconds.keys() == {"ours", "torch"} for seconds in results.values())
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
-    assert "GELU" in done.stdout and "training, torch" in done.stdout
+    assert all(seconds.keys() == {"ours", "torch"} for seconds in found.values())
+    shown = run("layers.py", *options).stdout
+    assert "GELU" in shown and "training, torch" in shown
     for wrong in ("--only=Nothing", "--sizes=huge"):
-        assert subprocess.run([*command[:2], wrong], cwd=BENCHMARKS, check=False).returncode == 2
+        assert run("layers.py", wrong).returncode == 2

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
 import tinytorch
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.benchmarks.beside_torch import run, seconds_of
 
 
 @pytest.mark.slow
@@ -28,15 +23,10 @@ def test_losses_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_models_are_compared_with_pytorch() -> None:
-    command = [sys.executable, "models.py", "--rounds=2", "--only=autoencoder"]
-    done = subprocess.run(
-        [*command, "--json"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (result,) = json.loads(done.stdout)["results"]
-    assert result["name"] == "autoencoder"
-    assert result["seconds"].keys() == {"ours", "compiled", "torch"}
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
-    assert "autoencoder" in done.stdout and "PyTorch" in done.stdout
-    wrong = subprocess.run([*command[:2], "--only=Nothing"], cwd=BENCHMARKS, check=False)
-    assert wrong.returncode == 2
+    only = "--only=autoencoder"
+    found = seconds_of("models.py", only)
+    assert list(found) == ["autoencoder"]
+    assert found["autoencoder"].keys() == {"ours", "compiled", "torch"}
+    shown = run("models.py", only).stdout
+    assert "autoencoder" in shown and "PyTorch" in shown
+    assert run("models.py", "--only=Nothing").returncode == 2
