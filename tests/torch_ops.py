@@ -147,14 +147,18 @@ def _batch_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
     return F.batch_norm(x, None, None, w, b, training=True, eps=eps)
 
 
+def _group_norm(x: Any, w: Any, b: Any, eps: float, groups: int) -> Any:
+    return F.group_norm(x, groups, w, b, eps)
+
+
 def _norm_backward(norm: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda g, x, w, eps: vjp(lambda x: norm(x, w, torch.zeros_like(w), eps), x, g)
+    return lambda g, x, w, **of: vjp(lambda x: norm(x, w, torch.zeros_like(w), **of), x, g)
 
 
 def _norm_weight(norm: Callable[..., Any], dim: int) -> Callable[..., Any]:
-    def weight(g: Any, x: Any, eps: float) -> Any:
+    def weight(g: Any, x: Any, **of: Any) -> Any:
         w = torch.ones(x.shape[dim], dtype=x.dtype)
-        return vjp(lambda w: norm(x, w, torch.zeros_like(w), eps), w, g)
+        return vjp(lambda w: norm(x, w, torch.zeros_like(w), **of), w, g)
 
     return weight
 
@@ -264,6 +268,9 @@ TORCH: dict[str, Callable[..., Any]] = {
     "batch_norm": _batch_norm,
     "batch_norm_backward": _norm_backward(_batch_norm),
     "batch_norm_weight": _norm_weight(_batch_norm, 1),
+    "group_norm": _group_norm,
+    "group_norm_backward": _norm_backward(_group_norm),
+    "group_norm_weight": _norm_weight(_group_norm, 1),
     "scaled_dot_product_attention": _attention,
     "quantized_linear": quantized_linear,
     "dynamic_update_slice": lambda a, update, start, dim: a.index_copy(

@@ -377,15 +377,28 @@ def gelu_backward(g: Tensor, x: Tensor, *, approximate: str) -> Tensor:
     return g * (((x * SQRT_HALF).erf() + 1.0) * 0.5 + x * density)
 
 
-# -- normalization: the two ops differ only in which dimensions they average over ------------------
+# -- normalization: the ops differ in which dimensions they average over, and where w meets x ------
 
 
-def _shape_of(x: Tensor, channels: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _of_rows(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The dimensions averaged over, and the shape in which weight and bias meet x."""
-    if not channels:
-        return (x.ndim - 1,), (x.shape[-1],)
+    return (x.ndim - 1,), (x.shape[-1],)
+
+
+def _of_channels(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     dims = tuple(i for i in range(x.ndim) if i != 1)
     return dims, (x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def _in_groups(x: Tensor, groups: int) -> Tensor:
+    """(n, channels, ...) as (n, groups, channels of a group, positions)."""
+    n, channels, *places = x.shape
+    return x.reshape(n, groups, channels // groups, math.prod(places))
+
+
+def _of_groups(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As `_of_rows`, of what `_in_groups` gives."""
+    return (2, 3), (*x.shape[1:3], 1)
 
 
 def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -401,23 +414,25 @@ def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor,
     return centred * scale, scale
 
 
-def _normalize(x: Tensor, w: Tensor, b: Tensor, eps: float, channels: bool) -> Tensor:
-    dims, shape = _shape_of(x, channels)
+def _normalize(
+    x: Tensor, w: Tensor, b: Tensor, eps: float, dims: tuple[int, ...], shape: tuple[int, ...]
+) -> Tensor:
     return _standardized(x, dims, eps)[0] * w.reshape(shape) + b.reshape(shape)
 
 
-def _normalize_backward(g: Tensor, x: Tensor, w: Tensor, eps: float, channels: bool) -> Tensor:
-    dims, shape = _shape_of(x, channels)
+def _normalize_backward(
+    g: Tensor, x: Tensor, w: Tensor, eps: float, dims: tuple[int, ...], shape: tuple[int, ...]
+) -> Tensor:
     xhat, scale = _standardized(x, dims, eps)
     gw = g * w.reshape(shape)
     along = (gw * xhat).mean(dims, keepdim=True)
     return (gw - gw.mean(dims, keepdim=True) - xhat * along) * scale
 
 
-def _normalize_weight(g: Tensor, x: Tensor, eps: float, channels: bool) -> Tensor:
-    dims, _ = _shape_of(x, channels)
-    kept = 1 if channels else x.ndim - 1
-    others = tuple(i for i in range(x.ndim) if i != kept)
+def _normalize_weight(
+    g: Tensor, x: Tensor, eps: float, dims: tuple[int, ...], others: tuple[int, ...]
+) -> Tensor:
+    """`others`: the dimensions that a weight is shared by."""
     return apply(ops.sum, g * _standardized(x, dims, eps)[0], dims=others, keepdim=False)
 
 
@@ -427,19 +442,19 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
 
     Source: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016.
     """
-    return _normalize(x, w, b, eps, channels=False)
+    return _normalize(x, w, b, eps, *_of_rows(x))
 
 
 @decomposition
 def layer_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
     """Gradient of `layer_norm` for x."""
-    return _normalize_backward(g, x, w, eps, channels=False)
+    return _normalize_backward(g, x, w, eps, *_of_rows(x))
 
 
 @decomposition
 def layer_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
     """Gradient of `layer_norm` for w."""
-    return _normalize_weight(g, x, eps, channels=False)
+    return _normalize_weight(g, x, eps, _of_rows(x)[0], tuple(range(x.ndim - 1)))
 
 
 @decomposition
@@ -448,16 +463,41 @@ def batch_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
 
     Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithm 1.
     """
-    return _normalize(x, w, b, eps, channels=True)
+    return _normalize(x, w, b, eps, *_of_channels(x))
 
 
 @decomposition
 def batch_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
     """Gradient of `batch_norm` for x."""
-    return _normalize_backward(g, x, w, eps, channels=True)
+    return _normalize_backward(g, x, w, eps, *_of_channels(x))
 
 
 @decomposition
 def batch_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
     """Gradient of `batch_norm` for w."""
-    return _normalize_weight(g, x, eps, channels=True)
+    dims, _ = _of_channels(x)
+    return _normalize_weight(g, x, eps, dims, dims)
+
+
+@decomposition
+def group_norm(x: Tensor, w: Tensor, b: Tensor, *, groups: int, eps: float) -> Tensor:
+    """Normalize each group of channels of each sample, then w * x + b.
+
+    Source: Y. Wu, K. He, "Group normalization", 2018.
+    """
+    rows = _in_groups(x, groups)
+    return _normalize(rows, w, b, eps, *_of_groups(rows)).reshape(x.shape)
+
+
+@decomposition
+def group_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, groups: int, eps: float) -> Tensor:
+    """Gradient of `group_norm` for x."""
+    upper, rows = _in_groups(g, groups), _in_groups(x, groups)
+    return _normalize_backward(upper, rows, w, eps, *_of_groups(rows)).reshape(x.shape)
+
+
+@decomposition
+def group_norm_weight(g: Tensor, x: Tensor, *, groups: int, eps: float) -> Tensor:
+    """Gradient of `group_norm` for w."""
+    upper, rows = _in_groups(g, groups), _in_groups(x, groups)
+    return _normalize_weight(upper, rows, eps, (2, 3), (0, 3)).reshape(x.shape[1])

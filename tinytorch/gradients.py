@@ -155,6 +155,8 @@ gradient("sign", a=_zeros)
 gradient("exp", a=lambda g, out: g * out)
 gradient("expm1", a=lambda g, out: g * (out + 1.0))
 gradient("log", a=lambda g, a: g / a)
+gradient("log2", a=lambda g, a: g / (a * math.log(2)))
+gradient("log10", a=lambda g, a: g / (a * math.log(10)))
 gradient("log1p", a=lambda g, a: g / (a + 1.0))
 gradient("sqrt", a=lambda g, out: g / (out * 2.0))
 gradient("sin", a=lambda g, a: g * a.cos())
@@ -469,18 +471,22 @@ gradient(
     b=lambda g, a, dim: apply(ops.cross, g, a, dim=dim),
 )
 gradient("gelu", x=lambda g, x, params: apply(ops.gelu_backward, g, x, **params))
-gradient(
-    "layer_norm",
-    x=lambda g, x, w, eps: apply(ops.layer_norm_backward, g, x, w, eps=eps),
-    w=lambda g, x, eps: apply(ops.layer_norm_weight, g, x, eps=eps),
-    b=_sum_of_rows,
-)
-gradient(
-    "batch_norm",
-    x=lambda g, x, w, eps: apply(ops.batch_norm_backward, g, x, w, eps=eps),
-    w=lambda g, x, eps: apply(ops.batch_norm_weight, g, x, eps=eps),
-    b=lambda g: sum_(g, tuple(i for i in range(g.ndim) if i != 1)),
-)
+
+
+def _normalization(name: str, dim: int) -> None:
+    """Of an op with a weight and a bias for each element of dimension `dim`."""
+    backward, weight = getattr(ops, f"{name}_backward"), getattr(ops, f"{name}_weight")
+    gradient(
+        name,
+        x=lambda g, x, w, params: apply(backward, g, x, w, **params),
+        w=lambda g, x, params: apply(weight, g, x, **params),
+        b=lambda g: sum_(g, tuple(i for i in range(g.ndim) if i != dim % g.ndim)),
+    )
+
+
+_normalization("layer_norm", -1)
+_normalization("batch_norm", 1)
+_normalization("group_norm", 1)
 
 
 def _attention(

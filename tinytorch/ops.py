@@ -50,18 +50,10 @@ def elementwise(
 
     def enter(scalar: Callable[..., Any]) -> Op:
         inputs = " ".join(scalar.__code__.co_varnames[: scalar.__code__.co_argcount])
-        return register_op(
-            Op(
-                scalar.__name__.rstrip("_"),
-                inputs,
-                "elementwise",
-                shapes.broadcast,
-                dtypes,
-                lambda _, out, __: flops * math.prod(out),
-                scalar=scalar,
-                commutative=commutative,
-            )
-        )
+        return _row(
+            scalar.__name__.rstrip("_"), inputs, "elementwise", shapes.broadcast, dtypes,
+            lambda _, out, __: flops * math.prod(out), scalar=scalar, commutative=commutative,
+        )  # fmt: skip
 
     return enter
 
@@ -109,6 +101,16 @@ def expm1(a):  # type: ignore[no-untyped-def]
 @elementwise(dtype_rules.floating)
 def log(a):  # type: ignore[no-untyped-def]
     return math.log(a) if a > 0 else (-INF if a == 0 else NAN)
+
+
+@elementwise(dtype_rules.floating)
+def log2(a):  # type: ignore[no-untyped-def]
+    return math.log2(a) if a > 0 else (-INF if a == 0 else NAN)
+
+
+@elementwise(dtype_rules.floating)
+def log10(a):  # type: ignore[no-untyped-def]
+    return math.log10(a) if a > 0 else (-INF if a == 0 else NAN)
 
 
 @elementwise(dtype_rules.floating)
@@ -487,19 +489,17 @@ gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only
 
 def _normalization(name: str, dim: int) -> tuple[Op, Op, Op]:
     """The op, its gradient for the input and its gradient for the weight."""
+    of_x, of_w, real = shapes.normalized, shapes.normalized_weight, dtype_rules.only_floating
     return (
-        _fused(name, "x w b", shapes.normalized(dim), dtype_rules.only_floating, 8),
-        _fused(
-            f"{name}_backward", "grad x w", shapes.normalized(dim, 2), dtype_rules.only_floating, 14
-        ),
-        _fused(
-            f"{name}_weight", "grad x", shapes.normalized_weight(dim), dtype_rules.only_floating, 8
-        ),
+        _fused(name, "x w b", of_x(dim), real, 8),
+        _fused(f"{name}_backward", "grad x w", of_x(dim, 2), real, 14),
+        _fused(f"{name}_weight", "grad x", of_w(dim), real, 8),
     )
 
 
 layer_norm, layer_norm_backward, layer_norm_weight = _normalization("layer_norm", -1)
 batch_norm, batch_norm_backward, batch_norm_weight = _normalization("batch_norm", 1)
+group_norm, group_norm_backward, group_norm_weight = _normalization("group_norm", 1)
 
 scaled_dot_product_attention = _row(
     "scaled_dot_product_attention", "query key value mask seed", "fused",

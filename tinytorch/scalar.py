@@ -39,8 +39,8 @@ Number = bool | int | float
 
 #: Ops that are one word of every target: it follows IEEE 754, or knows bool, by itself.
 WORDS = frozenset({
-    "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "asin", "acos", "floor", "round",
-    "add", "mul", "div", "floor_divide", "remainder", "pow", "maximum", "minimum",
+    "sign", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "asin", "acos",
+    "floor", "round", "add", "mul", "div", "floor_divide", "remainder", "pow", "maximum", "minimum",
 })  # fmt: skip
 OPERATORS: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Add: ("add", operator.add),

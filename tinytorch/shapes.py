@@ -321,6 +321,7 @@ def normalized(dim: int, data_inputs: int = 1) -> ShapeRule:
                 f"{name}: input {x} needs weight and bias of shape {(x[dim],)}, not "
                 f"{' and '.join(map(str, shapes[data_inputs:]))}"
             )
+        _check_groups(name, x[dim], params)
         return x
 
     return rule
@@ -330,9 +331,17 @@ def normalized_weight(dim: int) -> ShapeRule:
     """Gradient and input of one shape give a vector as long as their dimension `dim`."""
 
     def rule(name: str, shapes: list[Shape], params: Params) -> Shape:
-        return (equal(name, shapes, params)[dim],)
+        size = equal(name, shapes, params)[dim]
+        _check_groups(name, size, params)
+        return (size,)
 
     return rule
+
+
+def _check_groups(name: str, channels: int, params: Params) -> None:
+    groups = params.get("groups", 1)
+    if groups < 1 or channels % groups:
+        raise ShapeError(f"{name}: {channels} channels do not make {groups} groups")
 
 
 def ranged(name: str, shapes: list[Shape], params: Params) -> Shape:

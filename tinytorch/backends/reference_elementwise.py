@@ -92,6 +92,8 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "expm1": np.expm1,
     "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
     "sin": np.sin,

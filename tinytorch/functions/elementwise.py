@@ -366,8 +366,8 @@ def log1p(a: Tensor) -> Tensor:
 
 
 def log2(a: Tensor) -> Tensor:
-    """Logarithm to base 2: log(a) / log(2)."""
-    return apply(ops.div, apply(ops.log, a), math.log(2))
+    """Logarithm to base 2: log(a) / log(2), exact for powers of two."""
+    return apply(ops.log2, a)
 
 
 def sqrt(a: Tensor) -> Tensor:

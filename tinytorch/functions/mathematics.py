@@ -93,7 +93,7 @@ def _float(a: Tensor) -> Tensor:
 
 def log10(a: Tensor) -> Tensor:
     """Logarithm to base 10: log(a) / log(10)."""
-    return apply(ops.div, apply(ops.log, a), math.log(10))
+    return apply(ops.log10, a)
 
 
 def exp2(a: Tensor) -> Tensor:

@@ -115,6 +115,16 @@ def expm1(w: OnnxWriter, dtype: DType, a: str) -> str:
 
 
 @_word
+def log2(w: OnnxWriter, dtype: DType, a: str) -> str:
+    return w.node("Div", [w.node("Log", [a]), w.constant(math.log(2), dtype)])
+
+
+@_word
+def log10(w: OnnxWriter, dtype: DType, a: str) -> str:
+    return w.node("Div", [w.node("Log", [a]), w.constant(math.log(10), dtype)])
+
+
+@_word
 def log1p(w: OnnxWriter, dtype: DType, a: str) -> str:
     """2 * atanh(a / (2 + a)) near zero, log(1 + a) elsewhere."""
     two = w.constant(2, dtype)

@@ -42,9 +42,11 @@ ROUNDING = {
     "cross_entropy_backward": (64, 64),
     "ctc_loss": (16, 16),
     "ctc_loss_backward": (256, 16),
-    **dict.fromkeys(["layer_norm", "batch_norm"], (256, 1024)),
-    **dict.fromkeys(["layer_norm_backward", "batch_norm_backward"], (4096, 65536)),
-    **dict.fromkeys(["layer_norm_weight", "batch_norm_weight"], (256, 4096)),
+    **dict.fromkeys(["layer_norm", "batch_norm", "group_norm"], (256, 1024)),
+    **dict.fromkeys(
+        ["layer_norm_backward", "batch_norm_backward", "group_norm_backward"], (4096, 65536)
+    ),
+    **dict.fromkeys(["layer_norm_weight", "batch_norm_weight", "group_norm_weight"], (256, 4096)),
     "scaled_dot_product_attention": (256, 1024),
     "scaled_dot_product_attention_backward": (1024, 8192),
     "quantized_linear": (256, 16384),  # few rows are rounded to 16 bits of their largest value

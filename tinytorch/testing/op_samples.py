@@ -69,7 +69,8 @@ def admitted_dtypes(name: str) -> list[str]:
 
 # -- elementwise -----------------------------------------------------------------------------------
 
-LOWEST = {"log": 0.0, "sqrt": 0.0, "log1p": -1.0}  # where the function is defined
+# Where a function is defined.
+LOWEST = {**dict.fromkeys(("log", "log2", "log10", "sqrt"), 0.0), "log1p": -1.0}
 
 
 def _elementwise(op: Op) -> Sampler:
@@ -480,19 +481,23 @@ def _gelu_backward(s: Source) -> Sample:
     return Sample((g, s.array(shape)), {"approximate": s.pick(("none", "tanh"))})
 
 
-def _normalized(s: Source, dim: int, inputs: str) -> Sample:
+def _normalized(s: Source, dim: int, inputs: str, grouped: bool) -> Sample:
     shape = s.shape(1, 3, 2) if dim < 0 else s.shape(2, 4, 2)
     if not s.smooth and s.random.random() < 0.1:
         shape = (0, *shape[1:]) if len(shape) > 1 else shape
     vector = (shape[dim],)
     arrays = tuple(s.normal(shape if name in "gx" else vector) for name in inputs)
-    return Sample(arrays, {"eps": s.pick((1e-5, 1e-3))})
+    params: dict[str, Any] = {"eps": s.pick((1e-5, 1e-3))}
+    if grouped:
+        params["groups"] = s.pick([n for n in range(1, vector[0] + 1) if vector[0] % n == 0])
+    return Sample(arrays, params)
 
 
-def _enter_normalized(dim: int, name: str) -> None:
+def _enter_normalized(dim: int, name: str, grouped: bool = False) -> None:
     for suffix, inputs in (("", "xwb"), ("_backward", "gxw"), ("_weight", "gx")):
-        SAMPLERS[name + suffix] = partial(_normalized, dim=dim, inputs=inputs)
+        SAMPLERS[name + suffix] = partial(_normalized, dim=dim, inputs=inputs, grouped=grouped)
 
 
 _enter_normalized(-1, "layer_norm")
 _enter_normalized(1, "batch_norm")
+_enter_normalized(1, "group_norm", grouped=True)

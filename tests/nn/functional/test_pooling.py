@@ -95,6 +95,21 @@ def test_adaptive_avg_pool2d_equals_pytorch(agree, size, output):
     )
 
 
+@given(
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    output=st.tuples(st.integers(1, 10), st.integers(1, 10)),
+    ties=st.booleans(),
+)
+@settings(max_examples=60)
+def test_adaptive_max_pool2d_equals_pytorch(agree, size, output, ties):
+    """With windows that overlap, and equal elements in them."""
+    x = np.random.default_rng(size[0]).standard_normal((2, 3, *size))
+    x = np.round(x) if ties else x
+    agree(
+        lambda x: F.adaptive_max_pool2d(x, output), lambda x: TF.adaptive_max_pool2d(x, output), x
+    )
+
+
 @pytest.mark.parametrize("traced", [False, True])
 def test_of_equal_adaptive_maxima_the_first_takes_the_gradient(traced):
     x = tinytorch.zeros(1, 1, 4, 4, requires_grad=True)

@@ -36,6 +36,7 @@ from tinytorch.backends.optimized.rows import (
     ctc,
     embedding,
     extremes,
+    group_norm,
     layer_norm,
     order,
     program_sums,
@@ -129,6 +130,9 @@ class OptimizedBackend(NumpyBackend):
     batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
     batch_norm_weight = staticmethod(batch_norm.batch_norm_weight)
     batch_norm = staticmethod(batch_norm.batch_norm)
+    group_norm_backward = staticmethod(group_norm.group_norm_backward)
+    group_norm_weight = staticmethod(group_norm.group_norm_weight)
+    group_norm = staticmethod(group_norm.group_norm)
     scaled_dot_product_attention = staticmethod(attention.scaled_dot_product_attention)
     scaled_dot_product_attention_backward = staticmethod(
         attention.scaled_dot_product_attention_backward

@@ -300,6 +300,10 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     return F.layer_norm(x, w.shape, w, b, eps)
 
 
+def group_norm(x: Tensor, w: Tensor, b: Tensor, *, groups: int, eps: float) -> Tensor:
+    return F.group_norm(x, groups, w, b, eps)
+
+
 def quantized_linear(
     x: Tensor,
     weight: Tensor,
@@ -385,6 +389,7 @@ TORCH_OPS: dict[str, Callable[..., Any]] = {
     "avg_pool2d_backward": avg_pool2d_backward, "full": full, "arange": arange,
     "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
     "cross_entropy": cross_entropy, "ctc_loss": ctc_loss, "gelu": gelu, "layer_norm": layer_norm,
+    "group_norm": group_norm,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "quantized_linear": quantized_linear, "dynamic_update_slice": dynamic_update_slice,
 }  # fmt: skip

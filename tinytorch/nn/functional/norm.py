@@ -121,12 +121,9 @@ def group_norm(
             f"group_norm: the {x.shape[1]} channels of input {x.shape} do not split into "
             f"{num_groups} groups"
         )
-    size = math.prod(x.shape[1:]) // num_groups
-    groups = layer_norm(reshape(x, (x.shape[0], num_groups, size)), (size,), eps=eps)
-    out = reshape(groups, x.shape)
-    if weight is not None:
-        out = out * _per_channel(weight, x)
-    return out if bias is None else out + _per_channel(bias, x)
+    w = ones(x.shape[1], dtype=x.dtype) if weight is None else weight
+    b = zeros(x.shape[1], dtype=x.dtype) if bias is None else bias
+    return apply(ops.group_norm, x, w, b, groups=num_groups, eps=eps)
 
 
 def batch_norm(

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from tinytorch.creation import from_numpy
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
-from tinytorch.functions.indexing import index_select
 from tinytorch.functions.movement import narrow
+from tinytorch.nn.functional.grid import Grid, grid_of, select
 from tinytorch.tensor import Tensor
 
-# Where in a row of n elements position i of the padded row is read; i counts from the row's start.
-_SOURCES: dict[str, Callable[[Array, int], Array]] = {
-    "reflect": lambda i, n: (n - 1) - np.abs((n - 1) - np.abs(i)),
-    "replicate": lambda i, n: np.clip(i, 0, n - 1),
-    "circular": lambda i, n: i % n,
+# Where in a row position i of the padded row is read; i counts from the row's start. Of the row,
+# elements first, ..., end - 1 are left by negative borders.
+_SOURCES: dict[str, Callable[[Array, int, int, int], Array]] = {
+    "reflect": lambda i, n, first, end: (n - 1) - np.abs((n - 1) - np.abs(i)),
+    "replicate": lambda i, n, first, end: np.clip(i, 0, n - 1),
+    "circular": lambda i, n, first, end: first + (i - first) % (end - first),
 }
 
 
@@ -54,9 +55,8 @@ def pad(
     if mode not in _SOURCES:
         known = ", ".join(["constant", *_SOURCES])
         raise ValueError(f"pad: mode must be one of {known}, not {mode!r}")
-    for i in range(len(sizes) // 2):
-        input = _extended(input, input.ndim - 1 - i, sizes[2 * i], sizes[2 * i + 1], mode)
-    return input
+    out = select(input, _bordered(input.shape, sizes, mode))
+    return input.clone() if out is input else out
 
 
 def _crop(x: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -69,17 +69,28 @@ def _crop(x: Tensor, sizes: Sequence[int]) -> Tensor:
     return x
 
 
-def _extended(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
-    extent = x.shape[dim]
-    limit = {"reflect": extent - 1, "circular": extent, "replicate": np.inf if extent else 0}[mode]
-    if max(before, after) > limit:
+@lru_cache(maxsize=64)
+def _bordered(shape: Shape, sizes: tuple[int, ...], mode: str) -> Grid:
+    """Where the elements of the padded dimensions are read."""
+    count = len(sizes) // 2
+    dims = range(len(shape) - count, len(shape))
+    pairs = [(sizes[i], sizes[i + 1]) for i in range(2 * count - 2, -1, -2)]
+    positions = [_source(shape, d, *pair, mode) for d, pair in zip(dims, pairs, strict=True)]
+    return grid_of(positions, shape[len(shape) - count :])
+
+
+def _source(shape: Shape, dim: int, before: int, after: int, mode: str) -> Array:
+    """Positions in dimension `dim` of what it and its border hold."""
+    extent = shape[dim]
+    first, end = max(-before, 0), extent - max(-after, 0)
+    limits = {"reflect": extent - 1, "circular": end - first, "replicate": np.inf if extent else 0}
+    if max(before, after) > limits[mode]:
         raise ShapeError(
             f"pad: a {mode} border of {max(before, after)} is too wide for dimension {dim} of "
-            f"shape {x.shape}"
+            f"shape {shape}"
         )
     if before == after == 0:
-        return x
+        return np.arange(extent)
     if extent + before + after < 1:
-        raise ShapeError(f"pad: {before} and {after} leave nothing of dimension {dim} of {x.shape}")
-    positions = _SOURCES[mode](np.arange(-before, extent + after), extent)
-    return index_select(x, dim, from_numpy(positions.astype(np.int64)))
+        raise ShapeError(f"pad: {before} and {after} leave nothing of dimension {dim} of {shape}")
+    return _SOURCES[mode](np.arange(-before, extent + after), extent, first, end)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.autograd import no_grad
 from tinytorch.autograd.function import Function
 from tinytorch.creation import arange, from_numpy, zeros
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
-from tinytorch.functions.indexing import are_known
+from tinytorch.functions.indexing import are_known, gather
 from tinytorch.functions.movement import narrow, reshape, squeeze, stack, unsqueeze
 from tinytorch.functions.reductions import amax, argmax, max, mean
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
@@ -287,7 +288,12 @@ def adaptive_max_pool2d(
 ) -> MaybeIndices:
     """The largest element of each of the windows of `adaptive_avg_pool2d`."""
     _no_indices("adaptive_max_pool2d", return_indices)
-    for dim, size in _adaptive_sizes("adaptive_max_pool2d", x, output_size, 2):
+    sizes = _adaptive_sizes("adaptive_max_pool2d", x, output_size, 2)
+    if all(size == 1 for _, size in sizes):
+        return unsqueeze(_over_windows(x.flatten(-2), x.ndim - 2, 1, _largest), -1)
+    # of equal elements the first in the order of memory takes the gradient: the first of each row
+    # first; but a dimension that is not the last is reduced in less time
+    for dim, size in reversed(sizes) if _has_gradient(x) else sizes:
         x = _over_windows(x, dim, size, _largest)
     return x
 
@@ -303,8 +309,12 @@ def adaptive_max_pool1d(
 
 def _largest(x: Tensor, dim: int) -> Tensor:
     """The maximum along `dim`; of equal ones the first takes the gradient, if there is one."""
-    has_gradient = x.requires_grad or not holds(x, are_known, traced=False)
-    return max(x, dim)[0] if has_gradient else amax(x, dim)
+    return max(x, dim)[0] if _has_gradient(x) else amax(x, dim)
+
+
+def _has_gradient(x: Tensor) -> bool:
+    """Whether there is one, or, in a trace, may be."""
+    return x.requires_grad or not holds(x, are_known, traced=False)
 
 
 def _no_indices(name: str, asked: bool) -> None:
@@ -350,4 +360,9 @@ def _over_windows(
     starts = [i * extent // count for i in range(count)]
     stops = [-(-(i + 1) * extent // count) for i in range(count)]
     parts = [narrow(x, dim, a, b - a) for a, b in zip(starts, stops, strict=True)]
+    if reduce is _largest and _has_gradient(x):  # a gradient that is written once, not by windows
+        with no_grad():
+            places = [argmax(part, dim) + a for part, a in zip(parts, starts, strict=True)]
+            index = stack(places, dim)
+        return gather(x, dim, index)
     return stack([reduce(part, dim) for part in parts], dim)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from tinytorch import ops
 from tinytorch.creation import from_numpy
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions.indexing import index_select
 from tinytorch.functions.movement import expand, permute, reshape, unsqueeze
+from tinytorch.nn.functional.grid import Grid, grid_of, select
 from tinytorch.nn.functional.pooling import window_means
 from tinytorch.tensor import Tensor
 
@@ -65,9 +67,29 @@ def interpolate(
         raise ValueError("interpolate: antialias=True is not supported; blur with avg_pool2d first")
     sizes, scales = _sizes(input.shape[2:], size, scale_factor, bool(recompute_scale_factor))
     out = input
-    for i, (count, scale) in enumerate(zip(sizes, scales, strict=True)):
-        out = _resample(out, i + 2, count, scale, mode, bool(align_corners))
+    if mode in ("nearest", "nearest-exact") and not _is_repeated(input.shape[2:], sizes, scales):
+        out = select(input, _nearest(input.shape[2:], tuple(sizes), tuple(scales), mode))
+    else:
+        for i, (count, scale) in enumerate(zip(sizes, scales, strict=True)):
+            out = _resample(out, i + 2, count, scale, mode, bool(align_corners))
     return input.clone() if out is input else out
+
+
+def _is_repeated(shape: Shape, sizes: list[int], scales: list[float]) -> bool:
+    """Whether the nearest of each new element is every old one, as often as all others."""
+    places = zip(shape, sizes, scales, strict=True)
+    return all(count % n == 0 and scale * count == n for n, count, scale in places)
+
+
+@lru_cache(maxsize=64)
+def _nearest(shape: Shape, sizes: Shape, scales: tuple[float, ...], mode: str) -> Grid:
+    """Where the elements of the last dimensions, of this shape, are read."""
+    added = np.float32(0.5 * (mode != "nearest"))
+    positions = []
+    for extent, count, scale in zip(shape, sizes, scales, strict=True):
+        source = (np.arange(count, dtype=np.float32) + added) * np.float32(scale)
+        positions.append(np.minimum(np.floor(source).astype(np.int64), extent - 1))
+    return grid_of(positions, shape)
 
 
 def _sizes(
@@ -100,14 +122,10 @@ def _resample(x: Tensor, dim: int, count: int, scale: float, mode: str, corners:
         return window_means(x, dim, count)
     if count == extent and scale == 1:
         return x
-    if mode in ("nearest", "nearest-exact"):
-        if count % extent == 0 and scale * count == extent:
-            spread = expand(unsqueeze(x, dim + 1), *_at(x, dim + 1, count // extent))
-            spread = spread.clone() if extent == 1 else spread  # else a view of x
-            return reshape(spread, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
-        positions = np.arange(count, dtype=np.float32) + np.float32(0.5 * (mode != "nearest"))
-        index = np.minimum(np.floor(positions * np.float32(scale)).astype(np.int64), extent - 1)
-        return index_select(x, dim, from_numpy(index))
+    if mode in ("nearest", "nearest-exact"):  # each as often as the others
+        spread = expand(unsqueeze(x, dim + 1), *_at(x, dim + 1, count // extent))
+        spread = spread.clone() if extent == 1 else spread  # else a view of x
+        return reshape(spread, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
     positions = np.arange(count, dtype=np.float64)
     if corners:
         source = positions * ((extent - 1) / (count - 1) if count > 1 else 0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numba.core.caching import NullCache
 
-from tinytorch.backends.optimized.elementwise import math as polynomials
+from tinytorch.backends.optimized.elementwise import logarithms, math as polynomials
 from tinytorch.jit.library import JIT, kernel
 
 mpmath.mp.prec = 120
+FUNCTIONS = {**vars(polynomials), **vars(logarithms)}
 COUNT = 20_000 if JIT else 300
 # name: (allowed error in float32, in float64, range in float32, range in float64)
 BOUNDS = {
@@ -22,14 +23,20 @@ BOUNDS = {
     "expm1": (2.0, 2.0, (-30, 88.7), (-50, 709.7)),
     "log": (1.0, 1.0, (0, 1e3), (0, 1e3)),
     "log1p": (1.0, 1.0, (-1, 1e3), (-1, 1e3)),
+    "log2": (1.2, 1.2, (0, 1e3), (0, 1e3)),
+    "log10": (1.2, 1.2, (0, 1e3), (0, 1e3)),
     "tanh": (2.5, 3.0, (-12, 12), (-25, 25)),
     "erf": (6.0, 1.5, (-5, 5), (-7, 7)),
 }
-EXACT = {"exp_of_negative": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x}
+EXACT = {
+    "exp_of_negative": mpmath.exp,
+    "exp2": lambda x: mpmath.mpf(2) ** x,
+    "log2": lambda x: mpmath.log(x, 2),
+}
 
 
 def loop(name):
-    function = getattr(polynomials, name)
+    function = FUNCTIONS[name]
 
     @kernel
     def run(x, out):
@@ -67,7 +74,7 @@ def test_error_is_within_the_stated_bound(name, dtype, rng):
     tiny = near * 10.0 ** rng.uniform(-30, 0, count)
     x = np.concatenate([rng.uniform(low, high, count), near, np.clip(tiny, low, high)])
     x = x.astype(dtype)
-    x = x[x > low] if name in ("log", "log1p") else x
+    x = x[x > low] if name.startswith("log") else x
     errors = ulps(loop(name)(x), x, name)
     worst = errors.argmax()
     assert errors[worst] <= (single if dtype is np.float32 else double), x[worst]
@@ -80,6 +87,8 @@ SPECIAL = {
     "exp2": [(-INF, 0.0), (INF, INF), (-0.0, 1.0), (-3.0, 0.125), (127.0, 2.0**127), (1e9, INF)],
     "expm1": [(-INF, -1.0), (INF, INF), (0.0, 0.0), (-0.0, -0.0)],
     "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
+    "log2": [(0.0, -INF), (1.0, 0.0), (0.5, -1.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
+    "log10": [(-0.0, -INF), (1.0, 0.0), (1000.0, 3.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
     "log1p": [(-1.0, -INF), (0.0, 0.0), (-0.0, -0.0), (INF, INF), (-2.0, NAN)],
     "tanh": [(-INF, -1.0), (INF, 1.0), (0.0, 0.0), (-0.0, -0.0), (50.0, 1.0)],
     "erf": [(-INF, -1.0), (INF, 1.0), (0.0, 0.0), (-0.0, -0.0), (50.0, 1.0), (-6.0, -1.0)],
@@ -98,7 +107,7 @@ def test_special_values(name, dtype):
     np.testing.assert_array_equal(np.signbit(out[zero]), np.signbit(expected[zero]))
 
 
-@pytest.mark.parametrize("name", ["exp", "exp2", "exp_of_negative", "expm1", "log", "tanh"])
+@pytest.mark.parametrize("name", ["exp", "exp2", "exp_of_negative", "expm1", "log", "log2", "tanh"])
 def test_nan_with_a_payload_stays_nan(name):
     # as R writes a missing value: bits of the mantissa must not be taken for those of an exponent
     missing = np.array([0x7FF00000000007A2, 0xFFF80000000007A2], np.uint64).view(np.float64)
@@ -114,6 +123,16 @@ def test_gradual_underflow_of_exp_and_log_of_subnormals(dtype):
     np.testing.assert_allclose(loop("log")(x), [math.log(float(v)) for v in x], rtol=1e-6)
     back = loop("exp")(np.log(x[1:]))
     np.testing.assert_allclose(back, x[1:], rtol=0.06)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_of_two_and_ten_have_whole_logarithms(dtype):
+    info = np.finfo(dtype)
+    of_two = np.arange(info.minexp - info.nmant, info.maxexp)
+    np.testing.assert_array_equal(loop("log2")(np.ldexp(dtype(1), of_two)), of_two)
+    of_ten = np.arange(-37, 39) if dtype is np.float32 else np.arange(-307, 309)
+    powers = np.array([float(f"1e{k}") for k in of_ten], dtype)
+    np.testing.assert_array_equal(loop("log10")(powers), of_ten)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -133,9 +152,11 @@ def test_order_key_keeps_the_order(dtype, rng):
 
 
 @pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
-@pytest.mark.parametrize("name", ["exp", "exp_of_negative", "expm1", "log", "log1p", "tanh", "erf"])
+@pytest.mark.parametrize(
+    "name", ["exp", "exp_of_negative", "expm1", "log", "log1p", "log10", "tanh", "erf"]
+)
 def test_loops_compile_to_vector_instructions(name):
-    function = getattr(polynomials, name)
+    function = FUNCTIONS[name]
 
     @kernel
     def run(x, out):

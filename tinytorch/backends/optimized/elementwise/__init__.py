@@ -1,6 +1,7 @@
 """One result for each element.
 
-math            exp, log and their relatives as polynomials
+math            exp and its relatives as polynomials
+logarithms      log, log1p, log2 and log10
 trigonometry    sin and cos: the argument reduced, then polynomials
 division        remainder and floor_divide: a quotient, corrected
 arcs            asin, acos, atan and atan2: polynomials of a smaller argument

@@ -1,4 +1,4 @@
-"""exp, log and their relatives as polynomials: short straight-line code that LLVM vectorises.
+"""exp and its relatives as polynomials: short straight-line code that LLVM vectorises.
 
 A call of the C library's `expf` computes one number; inlined into a loop, the functions here
 compute as many as a vector register holds. Each works for float32 and float64, by the type of its
@@ -9,8 +9,6 @@ argument.
 | exp      | 1.1 ulp                | 1.1     | 0 and infinity beyond the format's range      |
 | exp2     | 1.1                    | 1.1     | exact for whole numbers                       |
 | expm1    | 2.0                    | 2.0     | -1 at -inf; full accuracy near 0              |
-| log      | 1.0                    | 1.0     | -inf at 0, NaN below; subnormals are right    |
-| log1p    | 1.0                    | 1.0     | -inf at -1, NaN below; full accuracy near 0   |
 | tanh     | 2.5                    | 3.0     | -1 and 1; full accuracy near 0                |
 | erf      | 6.0                    | 1.5     | -1 and 1 exactly                              |
 
@@ -26,7 +24,7 @@ The functions allow contraction of a multiplication and an addition, but no reas
 undo the two-part subtractions that keep the low bits.
 
 Sources: W. Cody, W. Waite, "Software manual for the elementary functions", 1980, chapter 6
-(argument reduction); fdlibm, e_log.c (logarithm); Eigen, MathFunctionsImpl.h (coefficients of erf).
+(argument reduction); Eigen, MathFunctionsImpl.h (coefficients of erf).
 """
 
 from __future__ import annotations
@@ -50,8 +48,6 @@ __all__ = [
     "exp_of_negative",
     "expm1",
     "from_order_key",
-    "log",
-    "log1p",
     "normal",
     "order_key",
     "standard_normal",
@@ -321,54 +317,6 @@ def _make_tanh(f: Format) -> Callable[[Any], Any]:
     return tanh
 
 
-def _make_log(f: Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """log, and log1p."""
-    real, integer, mantissa = f.real, f.integer, f.mantissa
-    bits, from_bits = f.bits, f.from_bits
-    ln2_high, ln2_low, half, one, two = f.ln2_high, f.ln2_low, real(0.5), real(1), real(2)
-    smallest, infinity, nan = np.finfo(real).smallest_normal, real(math.inf), real(math.nan)
-    lift_bits = integer(int(mantissa) + 2)
-    lift = real(2.0 ** int(lift_bits))
-    root_half_bits = int(real(math.sqrt(0.5)).view(integer))
-    series = polynomial(f.log_terms, real)
-
-    @exact_kernel
-    def log_of(x: Any, correction: Any) -> Any:
-        """log(x) + correction, a small number, for 0 < x < inf."""
-        is_subnormal = x < smallest
-        lifted = x * lift if is_subnormal else x
-        pattern = bits(lifted)
-        # x = 2**n (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2)
-        # numba computes with integers of 64 bits; what is of 32 is so after each step
-        n = integer(integer(pattern - root_half_bits) >> mantissa)
-        m = from_bits(pattern - (n << mantissa)) - one
-        power = real(integer(n - lift_bits) if is_subnormal else n)
-        s = m / (two + m)
-        square = s * s
-        tail = half * m * m
-        rest = fma(power, ln2_low, s * (tail + square * series(square))) + correction
-        return power * ln2_high - ((tail - rest) - m)
-
-    @exact_kernel
-    def log(x: Any) -> Any:
-        result = log_of(x, real(0))
-        result = x if x == infinity else result
-        result = -infinity if x == 0 else result
-        return nan if x < 0 else result if x == x else x
-
-    @exact_kernel
-    def log1p(x: Any) -> Any:
-        total = one + x
-        # what the sum lost by rounding; from the larger term's side
-        low = x - (total - one) if x < one else one - (total - x)
-        result = log_of(total, low / total)
-        result = x if x == infinity or x == 0 else result
-        result = -infinity if x == -one else result
-        return nan if x < -one else result if x == x else x
-
-    return log, log1p
-
-
 def _make_order_key(f: Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Integers in the order of the numbers (a NaN is at one of the two ends); and back."""
     bits, from_bits, integer = f.bits, f.from_bits, f.integer
@@ -472,14 +420,11 @@ def _make_normal_double() -> Callable[[Any], Any]:
 
 
 _orders = _make_order_key(SINGLE), _make_order_key(DOUBLE)
-_logs = _make_log(SINGLE), _make_log(DOUBLE)
 
 exp = by_type(_make_exp(SINGLE), _make_exp(DOUBLE))
 exp2 = by_type(_make_exp2(SINGLE), _make_exp2(DOUBLE))
 exp_of_negative = by_type(_make_exp_of_negative(SINGLE), _make_exp_of_negative(DOUBLE))
 expm1 = by_type(_make_expm1(SINGLE), _make_expm1(DOUBLE))
-log = by_type(_logs[0][0], _logs[1][0])
-log1p = by_type(_logs[0][1], _logs[1][1])
 order_key = by_type(_orders[0][0], _orders[1][0])
 from_order_key = by_type(_orders[0][1], _orders[1][1])
 tanh = by_type(_make_tanh(SINGLE), _make_tanh(DOUBLE))

@@ -28,6 +28,7 @@ from tinytorch import ops
 from tinytorch.backends.optimized.elementwise import (
     arcs,
     division,
+    logarithms,
     math as polynomials,
     trigonometry,
 )
@@ -40,8 +41,10 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     math.exp: polynomials.exp,
     math.exp2: polynomials.exp2,
     math.expm1: polynomials.expm1,
-    math.log: polynomials.log,
-    math.log1p: polynomials.log1p,
+    math.log: logarithms.log,
+    math.log1p: logarithms.log1p,
+    math.log2: logarithms.log2,
+    math.log10: logarithms.log10,
     math.tanh: polynomials.tanh,
     math.erf: polynomials.erf,
     math.asin: arcs.asin,

@@ -9,6 +9,7 @@ cross_entropy
 cross           products of vectors of three components
 ctc             sequences of labels
 layer_norm
+group_norm
 embedding       rows by index
 order           indices that sort
 selection       some of them

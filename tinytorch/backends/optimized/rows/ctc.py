@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.elementwise.math import EXACT, exp_of_negative, log
+from tinytorch.backends.optimized.elementwise.logarithms import log
+from tinytorch.backends.optimized.elementwise.math import EXACT, exp_of_negative
 from tinytorch.backends.reference_ctc import check
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers

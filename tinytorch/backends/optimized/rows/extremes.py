@@ -16,7 +16,7 @@ from tinytorch.backends import reference
 from tinytorch.backends.optimized.rows.reductions import above, below
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import inverse, order_in_memory
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -53,10 +53,9 @@ def _along(columns: Callable[..., None], otherwise: Callable[..., Array]) -> Cal
         at = order.index(dim)
         shape = turned.shape
         inner = math.prod(shape[at + 1 :])
-        is_taken = inner >= LEAST_COLUMNS and a.dtype in _DTYPES and turned.flags.c_contiguous
-        if not is_taken or not a.size:
+        if inner < LEAST_COLUMNS or a.dtype not in _DTYPES or not a.size:
             return otherwise(a, dim=dim, keepdim=keepdim)
-        x = turned.reshape(-1, shape[at], inner)
+        x = contiguous(turned).reshape(-1, shape[at], inner)
         out = buffers.empty((x.shape[0], inner), np.dtype(np.int64))
         run(a.size, x, out)
         found = out.reshape(*shape[:at], 1, *shape[at + 1 :]).transpose(inverse(order))

@@ -28,7 +28,7 @@ from tinytorch.jit.parallel import shared
 
 
 @kernel(force_inline=True)
-def _statistics(row: Any, eps: float) -> Any:
+def statistics(row: Any, eps: float) -> Any:
     """Mean, and 1 / sqrt(variance + eps)."""
     real = row.dtype.type
     mean = total(row) / real(row.size)
@@ -40,13 +40,13 @@ def _statistics(row: Any, eps: float) -> Any:
 def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
     for i in range(x.shape[0]):
         row, result = x[i], out[i]
-        mean, scale = _statistics(row, eps)
+        mean, scale = statistics(row, eps)
         for j in range(row.size):
             result[j] = (row[j] - mean) * scale * w[j] + b[j]
 
 
 @kernel(force_inline=True)
-def _change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
+def change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
     """What dx of a row is made of: mean and scale of the row, mean(h), and the factor of x - mean.
 
     What needs no mean is summed up in the pass that finds it.
@@ -71,7 +71,7 @@ def _change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     for i in range(x.shape[0]):
         upper, row, result = g[i], x[i], dx[i]
-        mean, scale, shift, slope = _change_of_row(upper, row, w, eps)
+        mean, scale, shift, slope = change_of_row(upper, row, w, eps)
         for j in range(row.size):
             result[j] = scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
 
@@ -96,7 +96,7 @@ def gradients(
         dw_part, db_part = parts[0], parts[1]
         for i in range(first, min(first + COLUMN_BLOCK, x.shape[0])):
             upper, row, result = g[i], x[i], dx[i]
-            mean, scale, shift, slope = _change_of_row(upper, row, w, eps)
+            mean, scale, shift, slope = change_of_row(upper, row, w, eps)
             # One loop: that no memory is shared is asked once. But lines of dx that were not read
             # are not near yet, and the stores of the sums would wait behind theirs.
             if add:
@@ -122,7 +122,7 @@ def _weight(g: Array, x: Array, eps: float, dw: Array) -> None:
     dw[:] = 0
     for i in range(x.shape[0]):
         upper, row = g[i], x[i]
-        mean, scale = _statistics(row, eps)
+        mean, scale = statistics(row, eps)
         for j in range(row.size):
             dw[j] += upper[j] * ((row[j] - mean) * scale)
 

@@ -17,7 +17,8 @@ from numba import types
 from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.elementwise.math import EXACT, exp, exp_of_negative, log
+from tinytorch.backends.optimized.elementwise.logarithms import log
+from tinytorch.backends.optimized.elementwise.math import EXACT, exp, exp_of_negative
 from tinytorch.backends.optimized.rows import embedding, scans, selection, softmax
 from tinytorch.backends.optimized.rows.order import number_key
 from tinytorch.backends.optimized.rows.reductions import KERNELS

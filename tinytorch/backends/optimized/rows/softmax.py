@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.blocked.sums import total
-from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
+from tinytorch.backends.optimized.elementwise.logarithms import log
+from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative
 from tinytorch.backends.optimized.rows import softmax_columns as columns
 from tinytorch.backends.optimized.rows.rows import largest, map_rows
 from tinytorch.dtypes import Array

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
+from tinytorch.backends.optimized.elementwise.logarithms import log
+from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.rows import cross_entropy, layer_norm, softmax
+from tinytorch.backends.optimized.rows import cross_entropy, group_norm, layer_norm, softmax
 from tinytorch.backends.optimized.symbols.table import REALS, declare, declare_kernel
 from tinytorch.jit.views import view
 
@@ -69,3 +69,16 @@ declare_kernel(
     "layer_norm_backward", layer_norm._backward, "n d", "g[n,d] x[n,d] w[d] *eps out[n,d]"
 )
 declare_kernel("layer_norm_weight", layer_norm._weight, "n d", "g[n,d] x[n,d] *eps out[d]")
+
+_sizes, _rows, _vectors = "n groups d k", "[n,groups,d]", "[groups,k]"
+declare_kernel(
+    "group_norm", group_norm._forward, _sizes,
+    f"x{_rows} w{_vectors} b{_vectors} *eps out{_rows}",
+)  # fmt: skip
+declare_kernel(
+    "group_norm_backward", group_norm._backward, _sizes,
+    f"g{_rows} x{_rows} w{_vectors} *eps out{_rows}",
+)  # fmt: skip
+declare_kernel(
+    "group_norm_weight", group_norm._weight, _sizes, f"g{_rows} x{_rows} *eps out{_vectors}"
+)

@@ -404,9 +404,9 @@ def native_group_norm(
     rows = m.reshape(x, (images, groups, channels // groups * positions))
     mean = r.mean(rows, 2, True)
     centered = rows - mean
-    inverse = e.rsqrt(r.mean(centered * centered, 2, True) + eps)
-    y = _affine(m.reshape(centered * inverse, x.shape), weight, bias)
-    return y, m.squeeze(mean, 2), m.squeeze(inverse, 2)
+    inverse = e.rsqrt(r.mean(centered * centered, 2) + eps)
+    y = F.group_norm(x, groups, weight, bias, eps)
+    return y, m.squeeze(mean, 2), inverse
 
 
 @aten("group_norm")
@@ -418,8 +418,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:
-    positions = x.numel() // max(x.shape[0] * x.shape[1], 1)
-    return native_group_norm(x, weight, bias, *x.shape[:2], positions, num_groups, eps)[0]
+    return F.group_norm(x, num_groups, weight, bias, eps)
 
 
 @aten("_native_batch_norm_legit.no_stats")

@@ -269,6 +269,21 @@ def _batch_norm(code: Code, step: Step) -> None:
     )  # fmt: skip
 
 
+@writes("group_norm", "group_norm_backward", "group_norm_weight")
+def _group_norm(code: Code, step: Step) -> None:
+    inputs = [contiguous(code, view) for view in _views(step)]
+    n, c, *rest = max((view.shape for view in inputs), key=len)
+    if not n * c * math.prod(rest):
+        copies.copy(code, 0.0, step.output)
+        return
+    groups = step.params["groups"]
+    addresses = [code.address(view) for view in inputs]
+    code.call(
+        step.op.name, real_of(step.output), n, groups, c // groups * math.prod(rest), c // groups,
+        *addresses, float(step.params["eps"]), code.address(step.output),
+    )  # fmt: skip
+
+
 writes("scaled_dot_product_attention", attention.BACKWARD)(attention.write)
 writes("quantized_linear")(quantized.write)
 
