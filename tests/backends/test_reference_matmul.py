@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tinytorch
 from tinytorch.backends import reference
 
 SHAPES = [
@@ -34,3 +35,14 @@ def test_the_least_number_and_sums_beyond_float64() -> None:
     np.testing.assert_array_equal(reference.matmul(a, a), np.matmul(a, a))
     odd = np.full((40, 40), 2**26 + 1)  # 40 times its square is beyond 2**53
     np.testing.assert_array_equal(reference.matmul(odd, odd), np.matmul(odd, odd))
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "blocked", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (1, 0, 2, 3), (2, 1, 0, 3)])
+def test_a_product_is_in_row_major_order(backend: str, order: tuple[int, ...], dtype: str) -> None:
+    """So that what is written for PyTorch, `scores.view(batch * heads, ...)`, is no error."""
+    heads = tinytorch.ones(2, 3, 4, 5, dtype=dtype).permute(*order)
+    with tinytorch.using_backend(backend):
+        scores = heads @ heads.mT
+        assert scores.view(-1, *scores.shape[-2:]).numpy().flags.c_contiguous

@@ -87,6 +87,17 @@ def test_all_that_does_not_fit_is_in_one_error_and_nothing_is_loaded():
     assert values(net) == before
 
 
+def test_a_state_of_before_batches_were_counted_loads_as_in_pytorch():
+    state = {"running_mean": [1.0, 2.0], "running_var": [3.0, 4.0], "weight": [5.0, 6.0]}
+    for lib in (torch, tinytorch):
+        layer = lib.nn.BatchNorm1d(2)
+        given = {name: lib.tensor(values) for name, values in state.items()}
+        layer.load_state_dict({**given, "bias": lib.zeros(2)})
+        assert layer.running_mean.tolist() == [1.0, 2.0] and layer.num_batches_tracked.item() == 0
+        with pytest.raises(RuntimeError, match="bias"):
+            layer.load_state_dict(given)
+
+
 def test_strict_false_passes_over_names_but_not_over_shapes():
     net = model()
     state = {"0.bias": np.full(4, 2.0), "other": np.zeros(1)}

@@ -98,8 +98,11 @@ def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
 
 @quiet
 def matmul(a: Array, b: Array) -> Array:
+    """The product in row-major order, whatever that of a batch is (NumPy takes the operands')."""
     floats = as_exact_floats(a, b)
-    return np.matmul(a, b) if floats is None else np.matmul(*floats).astype(np.int64)
+    if floats is None:
+        return np.matmul(a, b, order="C")
+    return np.matmul(*floats, order="C").astype(np.int64)
 
 
 def as_exact_floats(a: Array, b: Array) -> tuple[Array, Array] | None:

@@ -38,6 +38,7 @@ class _NormBase(Module):
     Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015.
     """
 
+    left_out_of_old_states = ("num_batches_tracked",)  # PyTorch's have it since 0.4.1
     allowed_dims: tuple[int, ...]
     running_mean: Tensor | None
     running_var: Tensor | None

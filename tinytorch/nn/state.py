@@ -142,7 +142,9 @@ def load_own(
         key = prefix + name
         loading.expected[key] = str(own.shape)
         if key not in state:
-            missing.append(key)
+            is_old = any(prefix + other in state for other, _ in _own(module))
+            if not (is_old and name in getattr(module, "left_out_of_old_states", ())):
+                missing.append(key)
         elif problem := _mismatch(key, own, state[key]):
             errors.append(problem)
         else:

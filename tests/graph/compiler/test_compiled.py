@@ -43,6 +43,40 @@ def test_function_decorator_and_decorator_with_options():
     assert repr(double).startswith("<compiled test_function_decorator")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fullgraph": True, "mode": "max-autotune", "dynamic": None},
+        {"mode": "reduce-overhead", "backend": "inductor"},
+        {"backend": "aot_eager", "options": None},
+        {"mode": None},
+    ],
+)
+def test_it_is_called_as_in_pytorch(options):
+    double = tinytorch.compile(lambda x: x * 2.0, **options)
+    assert double(ones(2)).tolist() == double(ones(1, 2))[0].tolist() == [2.0, 2.0]
+    is_interpreted = options.get("backend") == "aot_eager"
+    assert double.options.mode == ("interpret" if is_interpreted else "auto")
+
+
+def test_disable_gives_the_function_itself():
+    def double(x: Tensor) -> Tensor:
+        return x * 2.0
+
+    assert tinytorch.compile(double, disable=True) is double
+    assert tinytorch.compile(disable=True)(double) is double
+
+
+def test_fullgraph_raises_where_calls_would_run_op_by_op():
+    scale = tinytorch.compile(lambda x, k: x * k, fullgraph=True, cache_size=1)
+    with (
+        pytest.warns(RuntimeWarning, match="is another in every one"),
+        pytest.raises(GraphError, match="fullgraph=True, but this call would run op by op"),
+    ):
+        for k in range(100):
+            scale(ones(2), float(k))
+
+
 def test_a_method_has_code_for_each_object():
     class Scale:
         def __init__(self, factor: float) -> None:

@@ -25,6 +25,7 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.collector import collector_paused
 from tinytorch.graph.compiler.calls import CompiledTrace
 from tinytorch.graph.compiler.generate import MODES, Target
+from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes import OptimizationPass, PassManager
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.retrace import Specializing
@@ -34,6 +35,15 @@ from tinytorch.state import STATE, current_backend, using_backend
 
 if TYPE_CHECKING:
     from tinytorch.graph.compiler.explain import Explanation
+
+
+#: PyTorch's names of modes, and of backends of its compiler, and what they are here.
+MODES_OF_PYTORCH = dict.fromkeys(
+    ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"), "auto"
+)
+BACKENDS_OF_PYTORCH = {
+    "inductor": "auto", "cudagraphs": "auto", "aot_eager": "interpret", "eager": "interpret"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class Options:
     mode: str
     keep_grads: bool
     cache_size: int
+    fullgraph: bool
 
 
 class Compiled:
@@ -101,15 +112,21 @@ class Compiled:
         leaves, spec = tree_flatten((args, kwargs))
         trace = self._specializing.find(leaves, spec, args, kwargs)
         if trace is None:
+            self._check_fullgraph("an argument differs in every call")
             return self._op_by_op(args, kwargs)
         assert isinstance(trace, CompiledTrace)
         if reason := trace.why_op_by_op(leaves):
+            self._check_fullgraph(reason)
             warnings.warn(reason, RuntimeWarning, stacklevel=3)
             return self._op_by_op(args, kwargs)
         self._last = trace
         result = trace.execute(leaves)
         trace.renew_guard()
         return result
+
+    def _check_fullgraph(self, reason: str) -> None:
+        if self.options.fullgraph:
+            raise GraphError(f"fullgraph=True, but this call would run op by op: {reason}")
 
     def _op_by_op(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.uncompiled_calls += 1
@@ -224,10 +241,13 @@ def compile(
     backend: str | ComputeBackend | None = None,
     passes: PassManager | Sequence[OptimizationPass | str] | None = None,
     fast_math: bool = False,
-    dynamic: bool = True,
-    mode: str = "auto",
+    dynamic: bool | None = True,
+    mode: str | None = "auto",
     keep_grads: bool = True,
     cache_size: int = 8,
+    fullgraph: bool = False,
+    options: None = None,
+    disable: bool = False,
 ) -> Any:
     """A function or Module that does the same as generated code; also a decorator.
 
@@ -248,25 +268,30 @@ def compile(
 
     Args:
         function: what `trace` takes; left out, a decorator is returned.
-        backend: whose kernels to call; by default the one in force at each call.
+        backend: whose kernels to call; by default the one in force at each call. Of PyTorch's,
+            "inductor" is the default, and "eager" and "aot_eager" are mode "interpret".
         passes: over the graph, in place of the usual ones. What they make is checked against the
             original graph, and what fails the check is taken back.
         fast_math: allow passes that change rounding, or what happens to NaN and infinities:
             attention that is written out in products and a softmax becomes the fused op, then
             (in a step with its backward if the scores of a head are more than L1 holds).
         dynamic: a call with other shapes, dtypes or Python values is compiled anew; if False, it is
-            an error that says what differs.
+            an error that says what differs. None, PyTorch's default, is True.
         mode: "native" for machine code, on the optimized backend; "python" for Python, on any;
             "interpret" for none; "auto" for the fastest of them that can run the function.
-            `explain()` says which it was, and why.
+            `explain()` says which it was, and why. PyTorch's modes, and None, are "auto".
         keep_grads: gradients stay in `.grad`, as in eager code. False drops them after each call,
             so that nothing need be kept that only an optimizer's step inside has read.
         cache_size: how many kinds of calls to keep the code of. An argument that differs in more
             traces than that is taken to differ in every call: a warning names it, and calls that
             fit no trace run op by op.
+        fullgraph: what would run op by op, with a warning, is a GraphError. A function that is
+            compiled is one graph in any case.
+        options: None; PyTorch's are those of its own compiler.
+        disable: give the function back as it is.
 
     Raises:
-        ValueError: an unknown mode, or a cache of no size.
+        ValueError: an unknown mode, or a cache of no size; or options.
         BackendError: an unknown backend.
 
     >>> import tinytorch
@@ -276,20 +301,32 @@ def compile(
     >>> double(tinytorch.ones(3))
     tensor([2., 2., 2.])
     """
+    if options is not None:
+        raise ValueError(
+            f"compile: options {options!r} are those of PyTorch's compiler; here there are passes, "
+            f"fast_math, mode, keep_grads and cache_size"
+        )
+    mode = MODES_OF_PYTORCH.get(mode or "default", mode)
+    if isinstance(backend, str) and backend in BACKENDS_OF_PYTORCH:
+        mode = BACKENDS_OF_PYTORCH[backend] if mode == "auto" else mode
+        backend = None
     if mode not in MODES:
         raise ValueError(f"compile: there is no mode {mode!r}; there are {', '.join(MODES)}")
-    options = Options(
+    how = Options(
         backend=None if backend is None else find_backend(backend),
         passes=passes,
         fast_math=fast_math,
-        dynamic=dynamic,
+        dynamic=dynamic is None or dynamic,
         mode=mode,
         keep_grads=keep_grads,
         cache_size=cache_size,
+        fullgraph=fullgraph,
     )
 
     def decorate(function: Callable[..., Any]) -> Any:
+        if disable:
+            return function
         kind = CompiledModule if isinstance(function, Module) else Compiled
-        return kind(function, options)  # type: ignore[arg-type]
+        return kind(function, how)  # type: ignore[arg-type]
 
     return decorate if function is None else decorate(function)
