@@ -20,6 +20,7 @@ from tinytorch.tensor import Tensor
 from tinytorch.testing.op_samples import draw_sample
 
 DIFFERENTIABLE = [op for op in OPS.values() if op.vjps is not None or op.decomposition is not None]
+OF_KERNELS = [op for op in DIFFERENTIABLE if op.decomposition is not None and op.vjps is not None]
 # compared in test_creation.py and test_random.py; as the gradient of ctc_loss, since PyTorch has no
 # derivative of it
 ON_THEIR_OWN = ("arange", "uniform", "ctc_loss_backward")
@@ -44,6 +45,27 @@ def test_first_and_second_derivative_by_finite_differences(op, random):
     if not out.requires_grad or not out.numel():
         return
     gradcheck(lambda *xs: apply(op, *xs, **sample.params), inputs, order=2)
+
+
+@pytest.mark.parametrize("backend", ["blocked", "optimized"])
+@pytest.mark.parametrize("op", OF_KERNELS, ids=lambda op: op.name)
+@sampled
+@given(random=randoms)
+def test_a_kernel_has_the_gradients_of_what_it_is_made_of(op, backend, random):
+    sample = draw_sample(op.name, random, "smooth")
+    found = []
+    for name in ("numpy", backend):  # NumPy runs the decomposition
+        with using_backend(name):
+            inputs = sample.tensors(requires_grad=True)
+            out = apply(op, *inputs, **sample.params)
+            if not out.requires_grad or not out.numel():
+                return
+            leaves = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+            seed = Tensor(np.arange(1.0, out.numel() + 1).reshape(out.shape))
+            found.append([g.numpy() for g in grad(out, leaves, seed)])
+    for decomposed, own in zip(*found, strict=True):
+        assert decomposed.shape == own.shape
+        np.testing.assert_allclose(own, decomposed, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)

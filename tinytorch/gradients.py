@@ -39,7 +39,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import expand, flip, in_shape, narrow, permute, rows, unslice
-from tinytorch.functions.reductions import sum as sum_, sum_to
+from tinytorch.functions.reductions import sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 Formula = Callable[..., Any]
 Getter = Callable[[Record, Any, int], Any]
-
-TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 
 def gradient(name: str, *, shared: Formula | None = None, **formulas: Formula | None) -> None:
@@ -166,7 +164,7 @@ gradient("acos", a=lambda g, a: -g * (1.0 - a * a).rsqrt())
 gradient("atan", a=lambda g, a: g / (a * a + 1.0))
 gradient("tanh", a=lambda g, out: g * (1.0 - out * out))
 gradient("sigmoid", a=lambda g, out: g * (out * (1.0 - out)))
-gradient("erf", a=lambda g, a: g * (-a * a).exp() * TWO_OVER_SQRT_PI)
+gradient("erf", a=lambda g, a: g * (-a * a).exp() * (2 / math.sqrt(math.pi)))
 gradient("relu", a=lambda g, out: apply(ops.relu_backward, g, out))
 gradient("relu_backward", grad=lambda g, y: apply(ops.relu_backward, g, y), y=None)
 gradient("floor", a=_zeros)
@@ -365,6 +363,13 @@ def _fitting(params: Params, **others: Any) -> dict[str, Any]:
     return {**shared, **others}
 
 
+def _sums(dim: int) -> Formula:
+    """The gradient of a bias for each element of dimension `dim`; of a vector nothing is added."""
+    return lambda g: apply(
+        ops.sum, g, dims=tuple(i for i in range(g.ndim) if i != dim % g.ndim), keepdim=False
+    )
+
+
 gradient(
     "matmul",
     a=lambda g, a_shape, b: sum_to(apply(ops.matmul, g, b.mT), a_shape),
@@ -378,7 +383,7 @@ gradient(
     w=lambda g, x, w_shape, params: apply(
         ops.conv2d_weight, x, g, **_fitting(params, kernel_size=w_shape[2:])
     ),
-    b=lambda g: sum_(g, (0, 2, 3)),
+    b=_sums(1),
 )
 gradient(
     "conv2d_input",
@@ -420,16 +425,11 @@ gradient(
 
 # -- fused -----------------------------------------------------------------------------------------
 
-
-def _sum_of_rows(g: Tensor) -> Tensor:
-    return apply(ops.sum, g, dims=tuple(range(g.ndim - 1)), keepdim=False)
-
-
 gradient(
     "linear",
     x=lambda g, x_shape, w: in_shape(apply(ops.matmul, rows(g), w), x_shape),
     w=lambda g, x: apply(ops.linear_weight, g, x),
-    b=_sum_of_rows,
+    b=_sums(-1),
 )
 gradient(
     "quantized_linear",
@@ -440,7 +440,7 @@ gradient(
     scale=lambda g, x, weight, scale, range_, params: scale_gradient(
         g, x, weight, scale, range_, **params
     ),
-    bias=_sum_of_rows,
+    bias=_sums(-1),
     range_=None,
 )
 gradient(
@@ -475,12 +475,12 @@ gradient("gelu", x=lambda g, x, params: apply(ops.gelu_backward, g, x, **params)
 
 def _normalization(name: str, dim: int) -> None:
     """Of an op with a weight and a bias for each element of dimension `dim`."""
-    backward, weight = getattr(ops, f"{name}_backward"), getattr(ops, f"{name}_weight")
+    backward, weight = (getattr(ops, f"{name}_{of}") for of in ("backward", "weight"))
     gradient(
         name,
         x=lambda g, x, w, params: apply(backward, g, x, w, **params),
         w=lambda g, x, params: apply(weight, g, x, **params),
-        b=lambda g: sum_(g, tuple(i for i in range(g.ndim) if i != dim % g.ndim)),
+        b=_sums(dim),
     )
 
 
