@@ -30,7 +30,6 @@ from tinytorch.backends.optimized.pooling.maximum import max_pool2d, max_pool2d_
 from tinytorch.backends.optimized.rows import (
     cross_entropy,
     embedding,
-    group_norm,
     layer_norm,
     reductions,
     small,
@@ -134,13 +133,10 @@ def probabilities() -> None:
 
 @warm_up
 def norms() -> None:
-    """Layer norm, group norm and batch norm."""
+    """Layer norm and batch norm."""
     layer_norm.layer_norm(X, ROW, ROW, eps=EPS)
     layer_norm.layer_norm_backward(X, X, ROW, eps=EPS)
     layer_norm.layer_norm_weight(X, X, eps=EPS)
-    group_norm.group_norm(X, ROW, ROW, groups=1, eps=EPS)
-    group_norm.group_norm_backward(X, X, ROW, groups=1, eps=EPS)
-    group_norm.group_norm_weight(X, X, groups=1, eps=EPS)
     batch_norm.batch_norm(X, ROW, ROW, eps=EPS)
     batch_norm.batch_norm_backward(X, X, ROW, eps=EPS)
     batch_norm.batch_norm_weight(X, X, eps=EPS)

@@ -39,6 +39,7 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
     real, integer, mantissa = f.real, f.integer, f.mantissa
     bits, from_bits = f.bits, f.from_bits
     ln2_high, ln2_low, half, one, two = f.ln2_high, f.ln2_low, real(0.5), real(1), real(2)
+    zero = real(0)
     smallest, infinity, nan = np.finfo(real).smallest_normal, real(math.inf), real(math.nan)
     lift_bits = integer(int(mantissa) + 2)
     lift = real(2.0 ** int(lift_bits))
@@ -47,7 +48,8 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
 
     @exact_kernel
     def parts(x: Any) -> Any:
-        """n, m, m^2 / 2 and r of  log(x) = n log(2) + m - (m^2 / 2 - r),  for 0 < x < inf."""
+        """n, m, m^2 / 2 and r of  log(x) = n log(2) + m - (m^2 / 2 - r)  for 0 < x < inf; and what
+        a logarithm is of any other x."""
         is_subnormal = x < smallest
         lifted = x * lift if is_subnormal else x
         pattern = bits(lifted)
@@ -59,35 +61,24 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
         s = m / (two + m)
         square = s * s
         tail = half * m * m
-        return power, m, tail, s * (tail + square * series(square))
-
-    @exact_kernel
-    def at_the_edges(x: Any, result: Any) -> Any:
-        """A logarithm of x, where `result` is that of an ordinary number."""
-        result = x if x == infinity else result
-        result = -infinity if x == 0 else result
-        return nan if x < 0 else result if x == x else x
-
-    @exact_kernel
-    def log_of(x: Any, correction: Any) -> Any:
-        """log(x) + correction, a small number, for 0 < x < inf."""
-        power, m, tail, rest = parts(x)
-        rest = fma(power, ln2_low, rest) + correction
-        return power * ln2_high - ((tail - rest) - m)
+        edge = -infinity if x == 0 else x
+        return power, m, tail, s * (tail + square * series(square)), nan if x < 0 else edge
 
     @exact_kernel
     def log(x: Any) -> Any:
-        return at_the_edges(x, log_of(x, real(0)))
+        power, m, tail, rest, edge = parts(x)
+        result = power * ln2_high - ((tail - fma(power, ln2_low, rest)) - m)
+        return result if (zero < x) & (x < infinity) else edge
 
     @exact_kernel
     def log1p(x: Any) -> Any:
         total = one + x
         # what the sum lost by rounding; from the larger term's side
         low = x - (total - one) if x < one else one - (total - x)
-        result = log_of(total, low / total)
-        result = x if x == infinity or x == 0 else result
-        result = -infinity if x == -one else result
-        return nan if x < -one else result if x == x else x
+        power, m, tail, rest, edge = parts(total)
+        result = power * ln2_high - ((tail - (fma(power, ln2_low, rest) + low / total)) - m)
+        result = result if (zero < total) & (total < infinity) else edge
+        return x if x == 0 else result
 
     def of_base(base: int) -> Callable[[Any], Any]:
         """log(x) / log(base). Both numbers are in two parts, and what is small is added first."""
@@ -96,11 +87,12 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
 
         @exact_kernel
         def log_to_base(x: Any) -> Any:
-            power, m, tail, rest = parts(x)
+            power, m, tail, rest, edge = parts(x)
             of_m = m - (tail - rest)
             lost = (m - of_m) - (tail - rest)
             small = fma(of_m, low, fma(lost, high, power * two_low))
-            return at_the_edges(x, fma(power, two_high, fma(of_m, high, small)))
+            result = fma(power, two_high, fma(of_m, high, small))
+            return result if (zero < x) & (x < infinity) else edge
 
         return log_to_base
 
