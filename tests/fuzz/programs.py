@@ -126,6 +126,7 @@ TEMPLATES = [
         "{f}.clamp(-3.0, 3.0).exp()", "({f}.abs() + 0.5).sqrt()", "({f}.abs() + 0.5).log()",
         "{f}.sin()", "{f}.cos()", "{f}.erf()", "F.gelu({f})", "{f} * #", "{f} + #", "# - {f}",
         "{f} / #", "{f}.clamp(-1.0, #)", "F.silu({f})", "{f}.expm1().clamp(-5.0, 5.0)",
+        "({f}.abs() + 0.5).log2()", "({f}.abs() + 0.5).log10()",
     ),
     *_makes(
         7, "{f} + {f}", "{f} - {f}", "{f} * {f}", "{f} / ({f}.abs() + 1.0)",
@@ -139,6 +140,7 @@ TEMPLATES = [
         3, "{f}.sum()", "{f}.sum(@)", "{f}.sum(@, keepdim=True)", "{f}.mean()", "{f}.mean(@)",
         "{f}.amax(@)", "{f}.amin(@, keepdim=True)", "{f}.softmax(@)", "{f}.log_softmax(@)",
         "{f}.var(@, keepdim=True)", "F.layer_norm({f}, {f}.shape[-1:])", "{f}.logsumexp(@)",
+        "F.group_norm({f}, 1)", "F.group_norm({f}, {f}.shape[1])", "{f}.argmax(@)",
     ),
     *_makes(
         4, "{f} @ {f}", "{f} @ {f}.T", "{f}.T @ {f}", "F.linear({f}, {f})", "{f} @ {f} + {f}",
