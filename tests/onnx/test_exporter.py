@@ -85,6 +85,38 @@ def _compare(name: str, sample: Any, tensors: list[Tensor]) -> int:
     return 1
 
 
+#: Operands for which a formula of ONNX's words may overflow, cancel or round otherwise.
+CORNERS = {
+    "expm1": ([-3e38, -200.0, -178.0, -100.0, -0.6, -0.4, -1e-7, 1e-7, 5.0, 80.0],),
+    "floor_divide": ([1.0, 1.0, -1.0, 5.0, -7.5, 7.5, 2.0, -2.0, 3.0, -1.0],
+                     [0.1, -0.1, 0.1, 0.05, 2.5, 2.5, 0.0, 0.0, np.inf, np.inf]),
+    "atan2": ([1e20, -1e20, 1e-25, 1e-25, 0.0, -0.0, 0.0, 1.0, 2.0, -2.0, np.inf],
+              [1e20, -1e20, 1e-25, -1e-25, 0.0, -1.0, -1.0, np.inf, 0.0, -0.0, 1.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(CORNERS))
+def test_words_that_onnx_has_not_mean_the_same_for_large_and_small_numbers(name: str) -> None:
+    given = [tinytorch.tensor(np.array(values, np.float32)) for values in CORNERS[name]]
+    exported = export_onnx(trace(lambda *tensors: apply(OPS[name], *tensors), *given))
+    expected = apply(OPS[name], *given).numpy()
+    (actual,) = run_onnx(exported, *[x.numpy() for x in given])
+    for found in (actual, import_onnx(exported)(*given).numpy()):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["asin", "acos", "atan", "bitwise_and", "bitwise_or", "bitwise_xor"]
+)
+def test_what_is_exported_as_an_operator_of_its_own_is_imported_again(name: str) -> None:
+    floats = tinytorch.tensor([-0.5, 0.0, 1.0])
+    given = [tinytorch.tensor([6, -3, 12]), tinytorch.tensor([3, 5, -8])]
+    given = given if name.startswith("bitwise") else [floats]
+    exported = export_onnx(trace(lambda *tensors: apply(OPS[name], *tensors), *given))
+    expected = apply(OPS[name], *given).numpy()
+    np.testing.assert_array_equal(import_onnx(exported)(*given).numpy(), expected)
+
+
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda f: f.__name__)
 def test_an_op_that_a_user_adds_needs_no_entry(definition: Any) -> None:
     with registered(definition, dtype_rules.floating) as op:

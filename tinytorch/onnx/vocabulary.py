@@ -93,25 +93,24 @@ def copysign(w: OnnxWriter, dtype: DType, a: str, b: str) -> str:
 
 @_word
 def atan2(w: OnnxWriter, dtype: DType, a: str, b: str) -> str:
-    """2 atan(a / (hypot(a, b) + |b|)) for b above 0; pi with a's sign, minus that, below."""
-    two, pi = w.constant(2, dtype), w.constant(math.pi, dtype)
-    squares = w.node("Add", [w.node("Mul", [a, a]), w.node("Mul", [b, b])])
-    radius = w.node("Sqrt", [squares])
-    total = w.node("Add", [radius, w.node("Abs", [b])])
-    at_origin = w.node("Equal", [radius, w.constant(0, dtype)])
-    ratio = w.node("Div", [a, w.node("Where", [at_origin, two, total])])
-    angle = w.node("Mul", [w.node("Atan", [ratio]), two])
+    """atan(a / b), and for b below 0 pi with a's sign more; at the origin atan is a itself."""
+    pi, zero = w.constant(math.pi, dtype), w.constant(0, dtype)
+    at_origin = w.node("And", [w.node("Equal", [a, zero]), w.node("Equal", [b, zero])])
+    angle = w.node("Where", [at_origin, a, w.node("Atan", [w.node("Div", [a, b])])])
     side = w.node("Where", [_is_negative(w, dtype, a), w.node("Neg", [pi]), pi])
-    behind = w.node("Sub", [side, angle])
+    behind = w.node("Add", [side, angle])
     return w.node("Where", [_is_negative(w, dtype, b), behind, angle])
 
 
 @_word
 def expm1(w: OnnxWriter, dtype: DType, a: str) -> str:
-    """2 * sinh(a / 2) * exp(a / 2), which is exact near zero."""
+    """2 * sinh(a / 2) * exp(a / 2) near zero, exp(a) - 1 elsewhere."""
     two = w.constant(2, dtype)
     half = w.node("Div", [a, two])
-    return w.node("Mul", [w.node("Mul", [two, w.node("Sinh", [half])]), w.node("Exp", [half])])
+    near = w.node("Mul", [w.node("Mul", [two, w.node("Sinh", [half])]), w.node("Exp", [half])])
+    far = w.node("Sub", [w.node("Exp", [a]), w.constant(1, dtype)])
+    is_near = w.node("Less", [w.node("Abs", [a]), w.constant(0.5, dtype)])
+    return w.node("Where", [is_near, near, far])
 
 
 @_word
@@ -142,13 +141,20 @@ def _opposite(w: OnnxWriter, a: str, b: str, zero: str) -> str:
 
 @_word
 def floor_divide(w: OnnxWriter, dtype: DType, a: str, b: str) -> str:
-    quotient = w.node("Div", [a, b])
-    if dtype.is_floating_point:
-        return w.node("Floor", [quotient])
-    zero, one = w.constant(0, dtype), w.constant(1, dtype)  # ONNX rounds towards zero
-    exact = w.node("Equal", [w.node("Mul", [quotient, b]), a])
+    """The quotient rounded towards zero, less one where it is not exact and the signs differ."""
+    zero, one = w.constant(0, dtype), w.constant(1, dtype)
+    quotient = whole = w.node("Div", [a, b])  # of integers ONNX rounds so
+    if dtype.is_floating_point:  # 1 / 0.1 is rounded to 10, but 0.1 is in 1 only 9 times
+        rest = fmod(w, dtype, a, b)
+        whole = w.node("Round", [w.node("Div", [w.node("Sub", [a, rest]), b])])
+        exact = w.node("Equal", [rest, zero])
+    else:
+        exact = w.node("Equal", [w.node("Mul", [quotient, b]), a])
     lower = w.node("And", [w.node("Not", [exact]), _opposite(w, a, b, zero)])
-    return w.node("Where", [lower, w.node("Sub", [quotient, one]), quotient])
+    result = w.node("Where", [lower, w.node("Sub", [whole, one]), whole])
+    if not dtype.is_floating_point:
+        return result
+    return w.node("Where", [w.node("Equal", [b, zero]), quotient, result])
 
 
 @_word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch.functions import elementwise as e
+from tinytorch.functions import bitwise, elementwise as e, mathematics as m
 from tinytorch.nn import functional as F
 from tinytorch.onnx.operators.registry import operator, refuse
 from tinytorch.tensor import Tensor
@@ -17,7 +17,10 @@ _SAME: dict[str, Callable[..., Any]] = {
     "Reciprocal": e.reciprocal, "Not": e.logical_not, "Softsign": F.softsign, "Mish": F.mish,
     "Add": e.add, "Sub": e.sub, "Mul": e.mul, "And": e.logical_and, "Or": e.logical_or,
     "Xor": e.ne, "Equal": e.eq, "Less": e.lt, "LessOrEqual": e.le, "Greater": e.gt,
-    "GreaterOrEqual": e.ge, "Where": e.where,
+    "GreaterOrEqual": e.ge, "Where": e.where, "Asin": m.asin, "Acos": m.acos, "Atan": m.atan,
+    "Asinh": m.asinh, "Acosh": m.acosh, "BitwiseAnd": bitwise.bitwise_and,
+    "BitwiseOr": bitwise.bitwise_or, "BitwiseXor": bitwise.bitwise_xor,
+    "BitwiseNot": bitwise.bitwise_not,
 }  # fmt: skip
 for _name, _function in _SAME.items():
     operator(_name)(_function)
