@@ -106,6 +106,19 @@ def test_a_check_that_cannot_be_made_says_so():
     assert report.accuracy is None and note in str(report) and note in report.to_dict()["notes"]
 
 
+def test_a_model_that_float64_alone_makes_nan_is_compared_in_float32():
+    """The scores of a row that is masked as a whole, in a model that takes softmax in float32."""
+
+    def masked(m: Model, x: Tensor) -> Tensor:
+        scores = m.layer(x).masked_fill(torch.ones(4).bool(), torch.finfo(x.dtype).min)
+        return torch.softmax(scores, -1, dtype=torch.float32).to(x.dtype) @ m.layer.weight
+
+    optimizer = GraphOptimizer(Model(masked).eval(), (X,), device="cpu")
+    optimizer.optimize()
+    (note,) = optimizer.report().notes
+    assert note.startswith("not compared with float64:") and "float64 result is NaN" in note
+
+
 def test_the_error_of_infinities():
     model = Model(lambda m, x: m.layer(x).masked_fill(x > 0, -torch.inf)).eval()
     result = model(X)

@@ -216,6 +216,10 @@ def accuracy(model: nn.Module, batch: Any, original: Any, optimized: Any) -> Acc
 
     Returns:
         Of the tensor that uses up the largest share of the error that it is allowed.
+
+    Raises:
+        ArithmeticError: in float64 the model gives NaN or infinities that it does not give in
+            float32, as where it takes a float64's lowest number and casts it to float32 itself.
     """
 
     def doubled(x: Any) -> Any:
@@ -226,6 +230,9 @@ def accuracy(model: nn.Module, batch: Any, original: Any, optimized: Any) -> Acc
     exact = {name: doubled(tensor) for name, tensor in state.items()}
     with torch.no_grad(), generators_kept(devices_of(model)):
         result = functional_call(model, exact, *tree_map(doubled, (args, kwargs)))
+    for a, b in zip(_floats(original), _floats(result), strict=True):
+        if (a.isfinite() & ~b.isfinite()).any():
+            raise ArithmeticError("its float64 result is NaN or infinite where float32 is not")
     found = [Accuracy(_error(a, exact), _error(b, exact)) for a, b, exact in
              zip(_floats(original), _floats(optimized), _floats(result), strict=True)]  # fmt: skip
     return max(found, key=lambda each: each.share, default=Accuracy(0.0, 0.0))
