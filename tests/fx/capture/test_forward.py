@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from tinytorch.fx import GraphOptimizer
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.models import ModelError
 
 
 class TwoInputs(nn.Module):
@@ -103,3 +106,19 @@ def test_sizes_of_tensors_of_any_name_do_not() -> None:
         CaptureError, match=r"forward takes a, b by \*\*named, .* make each a parameter"
     ):
         capture_forward(Sums(), batch, dynamic_dims=(0,))
+
+
+def test_what_is_no_module_and_other_dtypes_are_named() -> None:
+    with pytest.raises(ModelError, match="put it into the forward of a module"):
+        capture_forward(torch.relu, (torch.ones(2),))  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"model.to\(torch.float64\)"):
+        capture_forward(nn.Linear(3, 3), (torch.ones(2, 3).double(),))
+
+
+def test_an_object_that_is_no_nest_of_tensors_is_named_with_what_to_return() -> None:
+    class Boxed(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return {"box": SimpleNamespace(y=super().forward(x))}
+
+    with pytest.raises(CaptureError, match="register_pytree_node"):
+        capture_forward(Boxed(3, 3), (torch.ones(2, 3),))

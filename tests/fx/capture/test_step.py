@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.capture.step import TrainingStep, capture_step
-from tinytorch.fx.models import load_model
+from tinytorch.fx.models import ModelError, load_model
 
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -292,3 +292,23 @@ def test_the_state_of_another_optimizer(small: Small):
     ]:
         with pytest.raises(CaptureError, match=what):
             step.state_of(small, optimizer)
+
+
+@pytest.mark.parametrize(
+    "loss, message",
+    [
+        (lambda m, b: m(*b), r"the loss has the shape \[2, 3\]\n  fix: reduce it"),
+        (lambda m, b: m(*b).mean().detach(), "depends on no parameter"),
+        (lambda m, b: 0, "the loss is a int"),
+    ],
+)
+def test_a_loss_without_one_gradient_says_what_to_return(loss: Any, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture_step(nn.Linear(3, 3), (torch.ones(2, 3),), loss=loss)
+
+
+def test_what_cannot_be_trained_is_named() -> None:
+    with pytest.raises(ModelError, match="the function relu: put it into the forward"):
+        capture_step(functional.relu, (torch.ones(2, 3),))  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="it has no parameters"):
+        capture_step(nn.ReLU(), (torch.ones(2, 3),))

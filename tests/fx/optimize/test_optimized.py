@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 from types import FrameType
 from typing import Any
@@ -74,3 +76,10 @@ def test_a_graph_that_is_edited_and_compiled_anew_is_the_one_that_runs() -> None
         output.args = ([graph.call_function(torch.neg, (output.args[0][0],))],)
     module.graph_module.recompile()
     assert module(randn(2, 4)).equal(-before)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_is_refused_with_what_to_copy(copied: Any) -> None:
+    optimized = GraphOptimizer(nn.Linear(4, 4).eval(), randn(2, 4), device="cpu").optimize()
+    with pytest.raises(OptimizedModuleError, match=r"copy or save the model it was made of"):
+        copied(optimized)

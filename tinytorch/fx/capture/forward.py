@@ -18,7 +18,7 @@ from tinytorch.fx.capture.open_sizes import OTHER_SIZES, SizeGuards, have_same_o
 from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.capture.stopped_gradients import detach_stopped_gradients
-from tinytorch.fx.models import Batch, call
+from tinytorch.fx.models import Batch, call, check_model
 from tinytorch.fx.semantics.effects import effects
 
 
@@ -48,8 +48,10 @@ def capture_forward(
             generators as they are; the graph refuses others (see `Branches`).
 
     Raises:
+        ModelError: it is no module, or its inputs are of another floating-point type.
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
+    check_model(model, inputs, trains=False)
     inputs = _distinct(inputs, model)
     fixed = _fixed(inputs, constants)
     exporter = Exporter(model, fixed, guarded=guarded, decompose=decompose)

@@ -37,7 +37,7 @@ from tinytorch.fx.capture.slots import (
     bind,
     model_slots,
 )
-from tinytorch.fx.models import Batch, Loss, call
+from tinytorch.fx.models import Batch, Loss, call, check_model
 
 
 @dataclass
@@ -103,8 +103,10 @@ def capture_joint(
             generators as they are; the graph refuses others (see `Branches`).
 
     Raises:
+        ModelError: it is no module.
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
+    check_model(model, (), trains=False)
     forward = FunctionalModel(model, loss or call, batch, constants, guarded)
     slots, values = list(forward.slots), list(forward.values)
     fakes = fake_inputs(values, slots, dynamic_dims)

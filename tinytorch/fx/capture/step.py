@@ -26,9 +26,10 @@ from tinytorch.fx.capture.shared_memory import (
     check_unshared,
     held_tensors,
 )
-from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, Slot
+from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, CaptureError, Slot
 from tinytorch.fx.capture.training_step import RATE, TrainingStep as TrainingStep, counter
-from tinytorch.fx.models import Batch, Loss, model_loss
+from tinytorch.fx.diagnosis.reasons import Reason
+from tinytorch.fx.models import Batch, Loss, check_model, model_loss
 
 
 def capture_step(
@@ -83,9 +84,12 @@ def capture_step(
         accumulate: gradients are part of the state, and `TrainingStep.accumulate` adds to them.
 
     Raises:
+        ModelError: it is no module, or has nothing to train.
         CaptureError: the model does what cannot be traced (`diagnose` says more); or other tensors
-            of it share the memory of a trained parameter; or there are hooks on gradients.
+            of it share the memory of a trained parameter; or there are hooks on gradients; or the
+            loss is not one number that depends on a parameter.
     """
+    check_model(model, ())
     rule = OptimizerRule.of(optimizer, model, **options)
     scaling = scaler.state_dict() if scaler is not None else {}  # empty if it is disabled
     gradients = GradientRule(max_norm, norm_type, clip_value, scaling or None, accumulate)
@@ -119,6 +123,7 @@ def _capture(
         given = dict(zip(inputs, values, strict=True))
         with phase("forward"):
             value, buffers = forward(given)
+            _check_loss(value)
             results = {Slot(LOSS, ""): value.detach()}
             scaled = gradients.scaled(value, given)
         leaves = [given[Slot(PARAMETER, name)] for name in trained]
@@ -147,6 +152,20 @@ def _capture(
     mark_constants(module, forward.constants)
     left = drop_unchanged_buffers(module, outputs)
     return TrainingStep(module, inputs, left, rule, gradients, guarded)
+
+
+def _check_loss(value: Any) -> None:
+    """Raise CaptureError for what has no gradient, or more than one."""
+    if not isinstance(value, Tensor):
+        text, fix = f"the loss is a {type(value).__name__}", "return a tensor, without item()"
+    elif value.numel() != 1:
+        text, fix = f"the loss has the shape {list(value.shape)}", "reduce it: loss.mean()"
+    elif not value.requires_grad:
+        text = "the loss depends on no parameter that requires a gradient"
+        fix = "compute it from the model's output, without detach() and no_grad()"
+    else:
+        return
+    raise CaptureError.because(Reason(text, fix))
 
 
 def _optimizer_inputs(

@@ -10,7 +10,6 @@ from torch import nn
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.convert.aten_module import AtenModule, UnsupportedAtenError, is_write
 from tinytorch.fx.convert.support import Support
-from tinytorch.fx.models import check_model
 
 REASONS_SHOWN = 10
 
@@ -36,7 +35,6 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
     >>> [y.shape for y in model(tinytorch.ones(4, 3))]
     [(4, 2)]
     """
-    check_model(model, inputs, trains=False)
     captured = capture_forward(model, inputs, decompose=True)
     support = Support()
     nodes = [

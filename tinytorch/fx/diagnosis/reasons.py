@@ -69,6 +69,10 @@ VALUE = (
 )
 #: What is searched in the text of an error, and what it means. The first match counts.
 PATTERNS: list[tuple[str, str, str]] = [
+    (r"in output, which is not a known type|Unsupported input type",
+     "the model takes or returns an object that is neither a tensor nor a tuple, list or dict",
+     "take and return tensors in tuples, lists and dicts (models of transformers do with "
+     "use_cache=False), or register the class: torch.utils._pytree.register_pytree_node"),
     (r"functorch tensor|inside a function being vmapped|BatchedTensor|GradTrackingTensor",
      "a tensor of torch.vmap or torch.func (grad, jvp, vjp) is used outside of the function that "
      "it belongs to, or becomes a constant of the graph",

@@ -83,6 +83,17 @@ class OptimizedModule(nn.Module):
     graphs: dict[str, torch.fx.GraphModule]
     _last: FlatCall | None
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: packed weights and guards cannot be copied.
+
+        Raises:
+            OptimizedModuleError: always.
+        """
+        raise OptimizedModuleError(
+            "an optimized module cannot be copied or pickled: copy or save the model it was made "
+            "of (its state_dict()), and optimize that where it is to run"
+        )
+
     def train(self, mode: bool = True) -> OptimizedModule:
         """Choose between the training and the evaluation graph.
 

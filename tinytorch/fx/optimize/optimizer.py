@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.models import check_model
 from tinytorch.fx.optimize.devices import generators_kept, resolve_device
 from tinytorch.fx.optimize.model_comparison import ModelComparison, in_mode
 from tinytorch.fx.optimize.optimized import OptimizedModule
@@ -91,6 +92,7 @@ class GraphOptimizer:
         keep_slower: return the optimized module in any case, and do not time it.
 
     Raises:
+        ModelError: the model is no module.
         DeviceError: no such device.
         KeyError: no such pass.
     """
@@ -109,6 +111,7 @@ class GraphOptimizer:
         fallback: bool = False,
         keep_slower: bool = False,
     ) -> None:
+        check_model(model, (), trains=False)
         self.device = resolve_device(device, fallback=fallback)
         self.model = _on_device(model, self.device)
         inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else example_inputs
@@ -132,6 +135,7 @@ class GraphOptimizer:
         It is an `OptimizedModule`, or the model, if that is faster and `keep_slower` is not set.
 
         Raises:
+            ModelError: the inputs are of another floating-point type than the model.
             CaptureError: the model cannot be captured; `diagnose` says more.
             OptimizationError: what was captured does not do what the model does.
         """
