@@ -74,6 +74,28 @@ def test_dropout_and_shared_heads(rng, mask):
     )  # fmt: skip
 
 
+def test_a_step_with_dropout_without_a_mask_is_machine_code(rng):
+    """What has the place of the mask is no tensor."""
+    x, w = Tensor(normal(rng, 2, 7, 12)), Tensor(normal(rng, 12, 36)).requires_grad_()
+    u = Tensor(normal(rng, 12, 6)).requires_grad_()
+
+    @tinytorch.compile(mode="native")
+    def step(x):
+        q, k, v = (t.reshape(2, 7, 3, 4).transpose(1, 2) for t in (x @ w).split(12, -1))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.3)
+        loss = ((heads.transpose(1, 2).reshape(2, 7, 12) @ u) ** 2).sum()
+        loss.backward()
+        return loss
+
+    results = []
+    for run in (step, step.function):
+        tinytorch.manual_seed(0)
+        w.grad = u.grad = None
+        results.append([run(x).detach().numpy(), w.grad.numpy(), u.grad.numpy()])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6 * np.abs(b).max())
+
+
 def test_heads_that_are_parts_of_one_product(rng):
     def attend(x, w):
         parts = (x @ w).split(12, -1)

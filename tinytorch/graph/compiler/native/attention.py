@@ -81,9 +81,9 @@ def write(code: Code, step: Step) -> None:
 def can_write(node: Node, *views: StridedView) -> bool:
     """Whether the value of a node of attention can be written to this view; or, of the gradient,
     its parts for query, key and value to three views."""
-    shapes = [a.meta["tensor_meta"].shape for a in node.args[1:4]]
     if node.target.name != BACKWARD:
         return len(views) == 1 and _is_writable(views[0])
+    shapes = [a.meta["tensor_meta"].shape for a in node.args[1:4]]
     found = [view_of(OPS["reshape"], v, {"shape": s}) for v, s in zip(views, shapes, strict=False)]
     return len(views) == len(shapes) and all(v is not None and _is_writable(v) for v in found)
 
