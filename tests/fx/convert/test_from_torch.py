@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import tinytorch
+from tinytorch.errors import ShapeError
 from tinytorch.fx import load_model
 from tinytorch.fx.convert.aten_module import UnsupportedAtenError
 from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
@@ -154,3 +155,35 @@ def test_labels_that_are_out_of_range_are_refused() -> None:
         np.testing.assert_array_equal(found.numpy(), Encoded()(labels).numpy())
         with pytest.raises(IndexError, match="3 is out of range"):
             run(tinytorch.tensor([0, 3, 1]))
+
+
+class Mean(nn.Module):
+    """A size and a number become constants of the graph."""
+
+    def forward(self, batch, times=2):
+        return batch["x"].sum(0) / len(batch["x"]) * times
+
+
+def test_inputs_of_other_shapes_dtypes_and_numbers_are_refused():
+    module = from_torch(Mean(), ({"x": torch.ones(2, 3)}, 3))
+    x = tinytorch.ones(2, 3)
+    for given in (({"x": x}, 3), (x, 3)):
+        assert module(*given)[0].tolist() == [3.0, 3.0, 3.0]
+    with pytest.raises(ShapeError, match=r"float32\[4, 3\], but was captured as float32\[2, 3\]"):
+        module(tinytorch.ones(4, 3), 3)
+    with pytest.raises(ShapeError, match=r"float64.*from_torch"):
+        module(x.double(), 3)
+    with pytest.raises(ValueError, match="times is 4, but was captured as 3"):
+        module(x, 4)
+    with pytest.raises(TypeError, match="captured with 2 inputs, but called with 1"):
+        module(x)
+
+
+def test_a_module_of_keywords_is_called_by_keywords_or_in_a_row():
+    module = from_torch(Mean(), {"batch": {"x": torch.ones(2, 3)}, "times": 3})
+    x = tinytorch.ones(2, 3)
+    assert module(times=3, batch={"x": x})[0].equal(module(x, 3)[0])
+    compiled = tinytorch.compile(module, backend="numpy")
+    assert compiled(batch={"x": x}, times=3)[0].equal(module(x, 3)[0])
+    with pytest.raises(TypeError, match=r"the keywords batch, times, but called with .* batch"):
+        module(batch={"x": x})

@@ -15,12 +15,15 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from tinytorch.errors import TinyTorchError
+from tinytorch.dispatch import is_tensor
+from tinytorch.errors import ShapeError, TinyTorchError
 from tinytorch.fx.convert.aten import ATEN
-from tinytorch.fx.convert.exchange import dtype_from_torch, tensor_from_torch
+from tinytorch.fx.convert.exchange import dtype_from_torch, meta_from_torch, tensor_from_torch
 from tinytorch.graph.interpret import last_uses
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
+
+OTHER = "make a module for it by from_torch(model, inputs)"
 
 
 class UnsupportedAtenError(TinyTorchError, NotImplementedError):
@@ -76,11 +79,13 @@ class AtenModule(Module):
 
     Args:
         module: a graph of static shapes, without in-place operators but for `is_write`.
+        names: of its keyword arguments, in the order of the placeholders.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, names: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self._graph = module.graph
+        self._graph, self._names = module.graph, names
+        self._expected = [(n.name, n.meta["val"]) for n in self._graph.find_nodes(op="placeholder")]
         self._last_uses = last_uses(module.graph)
         self._attributes: dict[str, str] = {}
         parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -103,9 +108,15 @@ class AtenModule(Module):
         else:
             self.register_buffer(name, tensor)
 
-    def forward(self, *inputs: Any) -> Any:
-        """The graph's output on its inputs in order; numbers stay numbers."""
-        given = iter(inputs)
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The graph's output on its inputs, in a row or by name; numbers stay numbers.
+
+        Raises:
+            TypeError: there are more or fewer inputs, or they have other names.
+            ShapeError: one has not the shape and dtype that it was captured with.
+            ValueError: a number or None is another one.
+        """
+        given = iter(self._checked(inputs, named))
         env: dict[Node, Any] = {}
         for node in self._graph.nodes:
             if node.op == "placeholder":
@@ -124,6 +135,29 @@ class AtenModule(Module):
             for dead in self._last_uses.get(node, ()):
                 del env[dead]
         raise UnsupportedAtenError("the graph has no output")
+
+    def _checked(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """The leaves of the inputs. Sizes and numbers are constants in the graph, so that others
+        could give a wrong result."""
+        if named and (inputs or named.keys() != set(self._names)):
+            raise TypeError(
+                f"captured as a call with the keywords {', '.join(self._names) or 'none'}, but "
+                f"called with {len(inputs)} positional arguments and {', '.join(named)}"
+            )
+        leaves = pytree.tree_leaves([named[n] for n in self._names] if named else inputs)
+        if len(leaves) != len(self._expected):
+            raise TypeError(
+                f"captured with {len(self._expected)} inputs, but called with {len(leaves)}"
+            )
+        for leaf, (name, value) in zip(leaves, self._expected, strict=True):
+            if isinstance(value, torch.Tensor):
+                meta = meta_from_torch(value)
+                if not is_tensor(leaf) or leaf.meta != meta:
+                    found = leaf.meta if is_tensor(leaf) else repr(leaf)
+                    raise ShapeError(f"{name} is {found}, but was captured as {meta}: {OTHER}")
+            elif is_tensor(leaf) or leaf != value:
+                raise ValueError(f"{name} is {leaf!r}, but was captured as {value!r}: {OTHER}")
+        return leaves
 
 
 def _identifier(name: str, taken: Collection[str]) -> str:

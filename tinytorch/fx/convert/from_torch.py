@@ -19,7 +19,8 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
 
     It runs on every backend, can be traced, compiled and trained; its parameters share memory with
     the model's, and so do its buffers, which it writes as the model does. Gradients stop where the
-    model stops them. It is made for the shapes of `inputs`, and returns a flat tuple of tensors.
+    model stops them. It is called like the model or with all tensors in a row, which have the
+    shapes and dtypes of `inputs`, and returns a flat tuple of tensors.
 
     Args:
         inputs: a dict of keyword arguments, or a tuple of positional ones.
@@ -50,4 +51,4 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
             f"torch.compile(model, backend='tinytorch') leaves those to PyTorch:\n"
             + "\n".join(lines)
         )
-    return AtenModule(captured)
+    return AtenModule(captured, tuple(inputs) if isinstance(inputs, dict) else ())
