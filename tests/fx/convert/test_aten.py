@@ -19,7 +19,8 @@ from tests.torch_ops import pytorchs_own_samples
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.convert.aten import ATEN, aten
 from tinytorch.fx.convert.aten_module import _converted, aten_name
-from tinytorch.fx.convert.exchange import meta_from_torch, tensor_from_torch
+from tinytorch.fx.convert.exchange import meta_from_torch, tensor_from_torch, tensor_to_torch
+from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.tensor import Tensor
 
 REFUSALS = (TinyTorchError, NotImplementedError, TypeError, ValueError, IndexError)
@@ -282,6 +283,33 @@ def test_attention_forward_and_backward(mask: str | None, is_causal: bool) -> No
     )  # fmt: skip
     with pytest.raises(NotImplementedError, match="attention with dropout"):
         ours("_scaled_dot_product_flash_attention_for_cpu", (q, k, v, 0.5), {})
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_query_that_sees_no_key_gives_0_and_has_no_gradient(kind: str) -> None:
+    """As in a batch that is padded, with a window of few keys."""
+    torch.manual_seed(1)
+    mask = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1]]).bool()
+    if kind == "float":
+        mask = torch.zeros(3, 3).masked_fill(~mask, -torch.inf)
+
+    class Attention(torch.nn.Module):
+        def forward(self, *parts: torch.Tensor) -> torch.Tensor:
+            attend = torch.nn.functional.scaled_dot_product_attention
+            return attend(*parts, attn_mask=mask)
+
+    parts = [torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3)]
+    expected = Attention()(*parts)
+    wanted = [expected, *torch.autograd.grad(expected.sin().sum(), parts)]
+    compiled = torch.compile(Attention(), backend="tinytorch", options={"backend": "numpy"})(*parts)
+    found = [compiled, *torch.autograd.grad(compiled.sin().sum(), parts)]
+    with tinytorch.using_backend("numpy"):
+        ours = [tensor_from_torch(x).requires_grad_() for x in parts]
+        (result,) = from_torch(Attention(), tuple(parts))(*ours)
+        result.sin().sum().backward()
+    for a, b, c in zip(wanted, found, [result, *(x.grad for x in ours)], strict=True):
+        torch.testing.assert_close(b, a)
+        torch.testing.assert_close(tensor_to_torch(c.detach()), a.detach())
 
 
 def test_a_name_is_entered_once() -> None:

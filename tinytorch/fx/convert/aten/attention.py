@@ -29,6 +29,14 @@ def _scores(
     return scores if mask is None else scores + mask
 
 
+def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax; 0 for a query that sees no key, of which softmax and its gradient would be NaN."""
+    if mask is None:
+        return r.softmax(scores, -1)
+    is_seen = e.ne(scores, -math.inf)
+    return e.where(is_seen, r.softmax(e.where(is_seen, scores, -math.inf), -1), 0.0)
+
+
 def _no_dropout(dropout_p: float) -> None:
     if dropout_p:
         raise NotImplementedError("attention with dropout: its random numbers are PyTorch's")
@@ -48,7 +56,7 @@ def flash_attention(
     """The result (n, heads, length, size), and logsumexp of the scores (n, heads, length)."""
     _no_dropout(dropout_p)
     scores = _scores(q, k, is_causal, attn_mask, scale)
-    return linalg.matmul(r.softmax(scores, -1), v), r.logsumexp(scores, -1)
+    return linalg.matmul(_weights(scores, attn_mask), v), r.logsumexp(scores, -1)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
@@ -68,7 +76,7 @@ def flash_attention_backward(
     """The softmax is computed again from the scores."""
     _no_dropout(dropout_p)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    weights = r.softmax(_scores(q, k, is_causal, attn_mask, scale), -1)
+    weights = _weights(_scores(q, k, is_causal, attn_mask, scale), attn_mask)
     grad_weights = linalg.matmul(grad, v.mT)
     grad_scores = weights * (grad_weights - r.sum(grad * out, -1, True)) * factor
     return (
@@ -93,4 +101,5 @@ def scaled_dot_product_attention(
     _no_dropout(dropout_p)
     if enable_gqa:
         raise NotImplementedError("attention with grouped queries")
-    return linalg.matmul(r.softmax(_scores(q, k, is_causal, attn_mask, scale), -1), v)
+    scores = _scores(q, k, is_causal, attn_mask, scale)
+    return linalg.matmul(_weights(scores, attn_mask), v)
