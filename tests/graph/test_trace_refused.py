@@ -63,6 +63,15 @@ def test_iteration_is_known_from_the_shape():
     assert trace(lambda x: [row.sum() for row in x], x)(x)[1].item() == 7.0
 
 
+def test_what_computes_after_the_trace_is_refused():
+    def each(x):
+        yield x * 2
+
+    for returns in (each, lambda x: map(abs, [x]), lambda x: {"all": iter([x])}):
+        with pytest.raises(TraceError, match=r"returned a .*return a list"):
+            trace(returns, tinytorch.ones(2))
+
+
 def test_arrays_are_refused():
     with pytest.raises(TraceError, match=r"argument x is a NumPy array of shape \(2,\)"):
         trace(lambda x: x, np.zeros(2))

@@ -7,7 +7,7 @@ the traced function puts it back in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -260,10 +260,20 @@ def _loss_of_history(tracer: Tracer, result: list[Any]) -> str:
             "this forward overwrites a leaf that requires a gradient, which a graph whose results "
             "are differentiated cannot say; write it outside"
         )
+    if not is_recording() and any(t.history is not None for t in tensors):
+        return (
+            "a result was computed in an enable_grad() inside, and the function is called in a "
+            "no_grad(), where compiled results have no gradients; leave out one of the two"
+        )
+    return _made_leaf(tracer, tensors)
+
+
+def _made_leaf(tracer: Tracer, results: list[Any]) -> str:
+    """Why a result that is a leaf and requires a gradient needs an eager call, if there is one."""
     given = [t for t, *_ in tracer.arguments]
-    for t in tensors:
-        is_made = isinstance(t._data, Symbol) and not any(t is each for each in given)
-        if is_made and t.requires_grad and t.history is None:
+    for t in results:
+        is_made = isinstance(t, Tensor) and isinstance(t._data, Symbol)
+        if is_made and t.requires_grad and t.history is None and all(t is not g for g in given):
             return (
                 "a result is a leaf that requires a gradient, which a graph of values cannot say; "
                 "call requires_grad_() outside"
@@ -287,7 +297,7 @@ def _loss_of_gradients(tracer: Tracer, result: list[Any]) -> str:
                 if id(node) not in seen:
                     seen.add(id(node))
                     waiting += node.all_input_nodes
-    return ""
+    return _made_leaf(tracer, result)
 
 
 def _has_whole_history(tensor: Tensor) -> bool:
@@ -317,7 +327,12 @@ def _own_backward(result: list[Any]) -> str:
 
 
 def _check_visible(leaf: Any) -> None:
-    """A result is a tensor, or a Python value that holds none."""
+    """A result is a tensor, or a Python value that holds none, and makes none later."""
+    if isinstance(leaf, Iterator):
+        raise TraceError(
+            f"the traced function returned a {type(leaf).__name__}, which computes after the trace "
+            f"and only once; return a list"
+        )
     if isinstance(leaf, (*SIMPLE, Tensor)) or not is_plain(leaf):
         return
     for name, value in attributes_of(leaf).items():

@@ -273,6 +273,32 @@ def test_a_result_that_is_a_leaf_requires_its_gradient(recorded):
         assert compile(lambda x: x)(given) is given
 
 
+def test_a_step_whose_result_is_a_new_leaf_can_be_repeated():
+    def step(w, x):
+        (g,) = grad(((x @ w) ** 2).sum(), [w])
+        return (w - 0.1 * g).detach().requires_grad_()
+
+    w, x, compiled = tinytorch.ones(2, 2, requires_grad=True), tinytorch.eye(2), compile(step)
+    for expected in (0.8, 0.64):
+        with pytest.warns(RuntimeWarning, match="is a leaf that requires a gradient"):
+            w = compiled(w, x)
+        assert w.is_leaf and w.requires_grad and w[0, 0].item() == pytest.approx(expected)
+
+
+def test_gradients_that_are_switched_on_inside_of_a_no_grad_stay_on():
+    w = tinytorch.ones(2, requires_grad=True)
+
+    @compile
+    def attack(x):
+        with tinytorch.enable_grad():
+            return x * w
+
+    with tinytorch.no_grad(), pytest.warns(RuntimeWarning, match="enable_grad.. inside"):
+        y = attack(tinytorch.ones(2))
+    y.sum().backward()
+    assert w.grad.tolist() == [1.0, 1.0]
+
+
 def test_a_leaf_that_is_given_twice_gets_all_of_its_gradient():
     def step(x, y):
         (x * x * 2 + y).sum().backward()
