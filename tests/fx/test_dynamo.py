@@ -174,3 +174,26 @@ def test_a_product_whose_result_is_used_twice_in_its_group_is_compiled():
     model, x = UsesItsProductTwice(), torch.randn(4, 8)
     compare(model, lambda m: m(x).square().sum(), {"backend": "optimized", "mode": "native"})
     assert not any(graph.fallbacks for graph in last_report().graphs)
+
+
+def _autocast(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return F.relu(x @ w) @ w
+
+
+def _moved(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x.bfloat16().t(), w.bfloat16()]) * 2
+
+
+@pytest.mark.parametrize("function", [_autocast, _moved])
+def test_bfloat16_goes_in_and_out_of_compiled_parts(function: Any) -> None:
+    """NumPy has no such type: arrays have the bits."""
+    parts = [torch.randn(4, 4, requires_grad=True) for _ in range(2)]
+    compiled: Any = torch.compile(function, backend=tinytorch_backend, options=NUMPY)
+    expected, found = function(*parts), compiled(*parts)
+    torch.testing.assert_close(found, expected)
+    wanted = torch.autograd.grad(expected.float().sum(), parts)
+    grads = torch.autograd.grad(found.float().sum(), parts)
+    torch.testing.assert_close(grads, wanted, rtol=2**-7, atol=2**-7)  # of sums in bfloat16
+    given = [x.detach().bfloat16() for x in parts]
+    torch.testing.assert_close(compiled(*given), function(*given))

@@ -23,7 +23,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch._functorch.aot_autograd
@@ -36,7 +36,7 @@ from tinytorch.autograd import no_grad
 from tinytorch.backends import find_backend
 from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.aten_module import AtenModule, aten_name
-from tinytorch.fx.convert.exchange import array_to_torch
+from tinytorch.fx.convert.exchange import array_from_torch, array_to_torch
 from tinytorch.fx.convert.support import Support, empty_example
 from tinytorch.fx.recurrent_parts import RECURRENT_REASON, compile_around_recurrent, is_recurrent
 from tinytorch.graph.compiler.generate import MODES, Target, generate, say_failure
@@ -249,7 +249,7 @@ class CompiledPart(torch.nn.Module):
 
     def __init__(self, part: GraphModule, target: Target) -> None:
         super().__init__()
-        self._strides = _expected_strides(part)
+        self._layouts = _expected_layouts(part)
         examples = [
             empty_example(node.meta["val"]) for node in part.graph.find_nodes(op="placeholder")
         ]
@@ -261,8 +261,8 @@ class CompiledPart(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """The part's outputs; memory of inputs is read in place."""
-        arrays = self.code.run([x.detach().numpy() for x in inputs])
-        made = map(_as_expected, arrays, self._strides)
+        arrays = self.code.run(list(map(array_from_torch, inputs)))
+        made = map(_as_expected, arrays, self._layouts)
         if self._spec is LEAF:
             return next(made)
         return tree_unflatten(
@@ -270,23 +270,32 @@ class CompiledPart(torch.nn.Module):
         )
 
 
-def _expected_strides(part: GraphModule) -> list[tuple[int, ...] | None]:
-    """For each tensor among the outputs the strides that the rest of PyTorch's graph expects.
+class Layout(NamedTuple):
+    """What the rest of PyTorch's graph expects of a tensor among the outputs of a part.
 
-    None where they do not matter: the tensor repeats its elements.
+    Attributes:
+        is_bfloat16: its elements are, of which an array has the bits.
+        strides: None where they do not matter: the tensor repeats its elements.
     """
+
+    is_bfloat16: bool
+    strides: tuple[int, ...] | None
+
+
+def _expected_layouts(part: GraphModule) -> list[Layout]:
     outputs = part.graph.output_node().args[0]
     nodes = outputs if isinstance(outputs, (tuple, list)) else [outputs]
-    values = [node.meta["val"] for node in nodes if isinstance(node, Node)]
-    return [
-        tuple(value.stride()) if is_non_overlapping_and_dense_or_false(value) else None
-        for value in values
-    ]
+    found = []
+    for value in (node.meta["val"] for node in nodes if isinstance(node, Node)):
+        is_dense = is_non_overlapping_and_dense_or_false(value)
+        strides = tuple(value.stride()) if is_dense else None
+        found.append(Layout(value.dtype is torch.bfloat16, strides))
+    return found
 
 
-def _as_expected(array: Any, strides: tuple[int, ...] | None) -> torch.Tensor:
+def _as_expected(array: Any, layout: Layout) -> torch.Tensor:
     """A result for PyTorch."""
-    result = array_to_torch(array)
+    result, strides = array_to_torch(array, layout.is_bfloat16), layout.strides
     if strides is not None and result.stride() != strides and result.numel() > 1:
         return torch.empty_strided(result.shape, strides, dtype=result.dtype).copy_(result)
     return result

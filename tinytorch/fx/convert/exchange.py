@@ -45,20 +45,24 @@ def tensor_from_torch(tensor: torch.Tensor) -> Tensor:
         DTypeError: TinyTorch has no such dtype.
         TypeError: the tensor is not on the CPU.
     """
-    dtype, given = dtype_from_torch(tensor.dtype), tensor.detach()
-    # NumPy has no bfloat16: it sees the bits
-    array: Any = (given.view(torch.uint16) if dtype is bfloat16 else given).numpy()
+    dtype, array = dtype_from_torch(tensor.dtype), array_from_torch(tensor)
     return wrap(array, tensor_meta(array.shape, dtype))
+
+
+def array_from_torch(tensor: torch.Tensor) -> Any:
+    """The same memory as a NumPy array; NumPy has no bfloat16, it sees the bits."""
+    given = tensor.detach()
+    return (given.view(torch.uint16) if given.dtype is torch.bfloat16 else given).numpy()
 
 
 def tensor_to_torch(tensor: Tensor) -> torch.Tensor:
     """The same memory as a PyTorch tensor; a copy where PyTorch cannot describe it."""
-    values = array_to_torch(tensor._data)
-    return values.view(torch.bfloat16) if tensor.dtype is bfloat16 else values
+    return array_to_torch(tensor._data, tensor.dtype is bfloat16)
 
 
-def array_to_torch(array: Any) -> torch.Tensor:
+def array_to_torch(array: Any, is_bfloat16: bool = False) -> torch.Tensor:
     """The PyTorch tensor of a NumPy array, as `tensor_to_torch` makes it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
-    return torch.from_numpy(array)
+    values = torch.from_numpy(array)
+    return values.view(torch.bfloat16) if is_bfloat16 else values
