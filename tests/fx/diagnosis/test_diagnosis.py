@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from tests.fx.catalogue import CATALOGUE, Awkward
 from tinytorch.fx import compare_tracers, diagnose, load_model
+from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.diagnosis.diagnosis import DIAGNOSED, Diagnosis
 from tinytorch.fx.diagnosis.reasons import explain
 from tinytorch.fx.diagnosis.tracers import TRACERS, quiet, trace_with
@@ -250,3 +251,14 @@ def test_comparison():
     rows = compare_tracers(awkward.make(), awkward.inputs).rows
     assert rows[E].other_sizes and not rows[M].other_sizes and rows[D].mode_switch is None
     assert rows["jit.trace"].verdict.status == "wrong" and not rows["jit.trace"].gradients
+
+
+def test_a_recurrent_layer_is_not_run_with_a_hidden_state_of_other_sizes():
+    """oneDNN's LSTM writes beyond the memory of one that is too small, and the process ends."""
+    found = diagnose(nn.LSTM(6, 7, 2), (torch.randn(5, 3, 6),), [M, C]).verdicts
+    assert any("has the sizes of the trace" in limit for limit in found[M].limits)
+    assert found[C].status == "works"
+    model = nn.LSTM(6, 7, batch_first=True)
+    traced = trace_with(C, model, (torch.randn(3, 5, 6),))
+    with pytest.raises(CaptureError, match="capture again"):
+        traced((torch.randn(9, 4, 6),))

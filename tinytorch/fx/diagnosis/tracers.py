@@ -27,10 +27,13 @@ from tinytorch.fx.capture.slots import (
     CaptureError,
     Slot,
     batch_slots,
+    bind,
     model_slots,
 )
 from tinytorch.fx.models import Batch, call
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
+
+RECURRENT_LAYER = torch.ops.aten.mkldnn_rnn_layer.default
 
 
 class Traced:
@@ -118,8 +121,17 @@ def make_fx_fake(model: nn.Module, inputs: Batch) -> Traced:
 
     module = make_fx(forward, tracing_mode="fake", _allow_non_fake_inputs=True)(*leaves)
 
+    layers = module.graph.find_nodes(op="call_function", target=RECURRENT_LAYER)
+    shapes = [x.shape for x in leaves if isinstance(x, Tensor)]
+
     def run(batch: Batch) -> Any:
-        tensors = iter(module(*tree_flatten(batch)[0]))
+        given = tree_flatten(batch)[0]
+        if layers and shapes != [x.shape for x in given if isinstance(x, Tensor)]:
+            raise RuntimeError(
+                "the hidden state of a recurrent layer has the sizes of the trace, and oneDNN "
+                "would write beyond its memory for others"
+            )
+        tensors = iter(module(*given))
         return tree_unflatten([next(tensors) if x is Tensor else x for x in form[0]], form[1])
 
     traced = Traced(run, model)
@@ -158,7 +170,10 @@ def _forward_only(joint: JointGraph) -> torch.fx.GraphModule:
     kept = [n for s, n in zip(joint.outputs, results, strict=True) if s.role in (OUTPUT, BUFFER)]
     output.args = (kept,)
     graph.eliminate_dead_code()
-    return torch.fx.GraphModule(joint.module, graph)
+    forward = torch.fx.GraphModule(joint.module, graph)
+    # guards are of tangents, too, and the backward looks at them
+    forward.meta = {name: x for name, x in joint.module.meta.items() if name != "guards"}
+    return forward
 
 
 class _Joint(torch.autograd.Function):
@@ -175,10 +190,11 @@ class _Joint(torch.autograd.Function):
         slots, tensors = model_slots(model)
         ctx.generator = torch.get_rng_state()
         own, given, _ = batch_slots(batch)
-        known = dict(zip([*slots, *own], [*tensors, *given], strict=True))
         nodes = joint.module.graph.find_nodes(op="placeholder")
         # tangents are not read; the examples stand for them
-        flat = [known.get(s, n.meta["example"]) for s, n in zip(joint.inputs, nodes, strict=True)]
+        known = {s: n.meta["example"] for s, n in zip(joint.inputs, nodes, strict=True)}
+        known.update(zip([*slots, *own], [*tensors, *given], strict=True))
+        flat = bind(forward, joint.inputs, known)
         kept = [s for s in joint.outputs if s.role in (OUTPUT, BUFFER)]
         found = dict(zip(kept, forward(*flat), strict=True))
         outputs = {s.name: t for s, t in found.items() if s.role == OUTPUT}
