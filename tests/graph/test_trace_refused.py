@@ -22,6 +22,8 @@ pytestmark = pytest.mark.usefixtures("numpy_backend")
         (lambda x: x * x.sum().item(), "item", "keep it a 0-d tensor"),
         (lambda x: x * float(x.sum()), "item", "keep it a 0-d tensor"),
         (lambda x: np.sum(x.numpy()), "numpy", "functions of tinytorch"),
+        (lambda x: x[x > 0], "a mask as an index", "sums of t * mask"),
+        (lambda x: (x * 2).__setitem__(x > 0, 0.0), "a mask as an index", "masked_fill_(mask"),
         (lambda x: x.tolist(), "tolist", "unbind"),
         (lambda x: tinytorch.tensor(x), "tensor", "clone"),
         (lambda x: x.is_contiguous(), "is_contiguous", "compute it outside"),

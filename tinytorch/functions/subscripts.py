@@ -165,7 +165,9 @@ def _positions(x: Tensor, entry: Any) -> list[Tensor]:
         )
     if entry.dtype is bool_:
         _refuse_bare_bool(entry.ndim)
-        return [wrap(p, meta_of_array(p)) for p in np.nonzero(entry.numpy())]
+        return [
+            wrap(p, meta_of_array(p)) for p in np.nonzero(entry._concrete("a mask as an index"))
+        ]
     if entry.dtype.is_floating_point:
         raise IndexError(f"an index must be of integers or bool, not {entry.dtype.name}")
     _refuse_uint8(entry.dtype.dtype)

@@ -27,6 +27,8 @@ ADVICE = {
     "Python value",
     "item": "keep it a 0-d tensor: ops take tensors where they take numbers",
     "numpy": "use the functions of tinytorch, or compute it outside and pass it in as an argument",
+    "a mask as an index": "where(mask, a, b) or t.masked_fill_(mask, number) writes, and sums of "
+    "t * mask read",
     "tolist": "unbind gives a tuple of tensors; or return the tensor and read it outside",
     "assignment to an index": "where(mask, value, t), or t.copy_(...) for all of it",
     "tensor": "t.detach() or t.clone() instead of tensor(t)",
