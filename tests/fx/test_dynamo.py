@@ -197,3 +197,23 @@ def test_bfloat16_goes_in_and_out_of_compiled_parts(function: Any) -> None:
     torch.testing.assert_close(grads, wanted, rtol=2**-7, atol=2**-7)  # of sums in bfloat16
     given = [x.detach().bfloat16() for x in parts]
     torch.testing.assert_close(compiled(*given), function(*given))
+
+
+def test_numbers_are_drawn_in_the_order_of_eager_mode() -> None:
+    """Though parts of two branches are compiled together, and what is between them is moved."""
+
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(F.dropout(x * 2) * torch.rand(8) + 1)
+
+    def both(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return branch(x), branch(y)
+
+    compiled: Any = torch.compile(both, backend=tinytorch_backend, options=NUMPY)
+    x = torch.ones(4, 8, requires_grad=True)
+    results = []
+    for function in (both, compiled):
+        torch.manual_seed(0)
+        results.append(function(x, x))
+    torch.testing.assert_close(*results)
+    wanted, found = (torch.autograd.grad((a * b).sum(), x) for a, b in results)
+    torch.testing.assert_close(found, wanted)

@@ -21,8 +21,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +51,7 @@ from tinytorch.state import using_backend
 
 _aot: Any = torch._functorch.aot_autograd
 boxed = _aot.make_boxed_func  # it takes a list, and empties it
+DRAWN_BEFORE = "drawn_before"  # a keyword that no operator has
 
 
 @dataclass
@@ -184,10 +187,11 @@ def _compile_graph(
 ) -> Callable[..., Any]:
     support = Support()
     before = {node: node.target for node in module.graph.nodes if node.op == "call_function"}
-    partitioner = CapabilityBasedPartitioner(
-        module, support, allows_single_node_partition=True, non_compute_ops=["_operator.getitem"]
-    )
-    module = partitioner.partition_and_fuse()
+    with _random_in_order(module, support):
+        module = CapabilityBasedPartitioner(
+            module, support, allows_single_node_partition=True,
+            non_compute_ops=["_operator.getitem"],
+        ).partition_and_fuse()  # fmt: skip
     parts, failures = 0, []
     for name, child in list(module.named_children()):
         if isinstance(child, GraphModule):
@@ -202,6 +206,23 @@ def _compile_graph(
     report.graphs.append(_report(kind, support, before, parts, failures))
     module.recompile()
     return boxed(_whole(module) or module.forward)
+
+
+@contextmanager
+def _random_in_order(module: GraphModule, support: Support) -> Iterator[None]:
+    """Have each operator of PyTorch's that draws numbers depend on the one before, while parts are
+    taken out of a graph: in another order the numbers would not be those of eager mode."""
+    drawing = [
+        node
+        for node in module.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        and not support.is_node_supported({}, node)
+    ]
+    for before, node in pairwise(drawing):
+        node.kwargs = {**node.kwargs, DRAWN_BEFORE: before}
+    yield
+    for node in module.graph.nodes:  # others than before
+        node.kwargs = {k: v for k, v in node.kwargs.items() if k != DRAWN_BEFORE}
 
 
 def _whole(module: GraphModule) -> Callable[..., Any] | None:
