@@ -28,7 +28,7 @@ from tinytorch.graph.tracer import Tracer
 from tinytorch.history import Record
 from tinytorch.nn.hooks import AttributeHook
 from tinytorch.nn.module import Module
-from tinytorch.state import STATE, is_recording
+from tinytorch.state import STATE, is_recording, phase
 from tinytorch.tensor import Tensor
 
 
@@ -120,7 +120,7 @@ def _trace(
     args, kwargs = tree_unflatten(arguments, in_spec)
     is_final = False
     try:
-        with tracer:
+        with tracer, phase("forward"):  # also of a closure that an optimizer calls
             result, out_spec = tree_flatten(function(*args, **kwargs))
         _check_leaks(function)
         _check_frozen(environment, effects, counted)

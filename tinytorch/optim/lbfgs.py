@@ -99,8 +99,12 @@ class LBFGS(Optimizer):
         """
         if closure is None:
             raise TypeError("LBFGS evaluates the loss several times: write step(closure)")
+
+        def evaluate() -> Tensor:
+            with enable_grad(), phase("forward"):
+                return closure()
+
         with no_grad(), phase("optimizer"):
-            evaluate: Callable[[], Tensor] = enable_grad()(closure)
             return self._iterate(evaluate)
 
     def _iterate(self, closure: Callable[[], Tensor]) -> Tensor:

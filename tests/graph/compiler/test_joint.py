@@ -15,6 +15,7 @@ from tinytorch.autograd import grad
 from tinytorch.errors import AutogradError
 from tinytorch.graph.node import GraphError
 from tinytorch.nn import functional as F
+from tinytorch.state import current_phase, phase
 from tinytorch.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
@@ -283,6 +284,29 @@ def test_a_step_whose_result_is_a_new_leaf_can_be_repeated():
         with pytest.warns(RuntimeWarning, match="is a leaf that requires a gradient"):
             w = compiled(w, x)
         assert w.is_leaf and w.requires_grad and w[0, 0].item() == pytest.approx(expected)
+
+
+def test_a_loss_that_an_optimizer_evaluates_first_has_a_gradient(rng):
+    x, y, model = leaf(rng, 5, 3).detach(), leaf(rng, 5, 1).detach(), nn.Linear(3, 1)
+    loss, phases = compile(lambda: F.mse_loss(model(x), y)), set()
+    optimizer = optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure():
+        phases.add(current_phase())
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    first = optimizer.step(closure).item()
+    assert loss().item() < first and phases == {"forward"}
+
+
+def test_a_loss_that_is_compiled_in_another_phase_has_a_gradient():
+    w = tinytorch.ones(2, requires_grad=True)
+    with phase("optimizer"):
+        compile(lambda: (w * w).sum())().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
 
 
 def test_gradients_that_are_switched_on_inside_of_a_no_grad_stay_on():
