@@ -145,6 +145,7 @@ class Worker:
             keep=(self.descriptor,),
         )  # fmt: skip
         try:
+            self._begun(event.compile_seconds)
             self._expect(b"p", event.compile_seconds)
             self.pid = tree(self.process.pid)[-1]
             if cores is not None:
@@ -257,6 +258,14 @@ class Worker:
             raise self._ended() from None
         if sent < len(data):
             raise Failure("rule", "the pipe of its commands is full: it does not read them")
+
+    def _begun(self, seconds: float) -> None:
+        """Wait until it begins to load an entry: until then only our code can have failed."""
+        try:
+            self._expect(b"b", seconds)
+        except Failure as error:
+            text = f"{error}, before anything of a contestant was loaded"
+            raise Failure("infrastructure", text) from None
 
     def _expect(self, answer: bytes, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -1,5 +1,7 @@
 """Runs inside the sandbox: loads an entry or a baseline, and calls it when it is told to.
 
+                                                             worker: "b", it begins to load
+                                                                     "p", it has loaded
     parent: a line of JSON, where inputs and outputs lie     worker: "p", they are mapped
     parent: "g"                                              worker: "d", outputs are written
 
@@ -25,7 +27,7 @@ import numpy as np
 from tito.compete.memory import Arena
 from tito.compete.rules import BLAS, BUILTINS, MODULES, PARTS, WAYS_ROUND, broken_rules
 
-PREPARED, DONE, FAILED = b"p", b"d", b"e"
+BEGUN, PREPARED, DONE, FAILED = b"b", b"p", b"d", b"e"
 MAX_MESSAGE = 4000
 ABSENT = object()
 
@@ -42,6 +44,7 @@ def main() -> None:
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
+        os.write(answers, BEGUN)  # what fails before this is no fault of the entry
         entry = load_contestant(settings, task)
         gc.freeze()  # what is loaded would make each of the collections below take long
         os.write(answers, PREPARED)

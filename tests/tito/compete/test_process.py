@@ -15,7 +15,7 @@ import pytest
 from tests.tito.compete.conftest import small_event
 from tito.compete.event import Problem
 from tito.compete.match import Failed, launches
-from tito.compete.process import Contestant, Worker, _visit
+from tito.compete.process import Contestant, Failure, Worker, _visit
 from tito.usage import cores
 
 ROUNDS, SECONDS = 200, 2e-4
@@ -70,6 +70,22 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 CONTESTANTS = [Contestant("numpy"), Contestant("optimized")]
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [("import os\nos._exit(1)", "ended with code 1"), ("raise ImportError('torch')", "torch")],
+)
+def test_what_fails_before_an_entry_is_loaded_is_our_fault(
+    tmp_path: Path, task: str, said: str
+) -> None:
+    """A sandbox without our package, an event that cannot be loaded there: whoever starts first."""
+    event = small_event(tmp_path / "event", "open")
+    (event.folder / "task.py").write_text(task)
+    (entry := tmp_path / "entry.py").write_text("class Mine: pass")
+    with pytest.raises(Failure, match=f"{said}.*before anything") as caught:
+        Worker(Contestant("entry", entry, "Mine"), event, confined=False)
+    assert caught.value.verdict == "infrastructure"
 
 
 def test_calls_that_take_no_time_are_our_fault(tmp_path: Path, costs: list[float]) -> None:
