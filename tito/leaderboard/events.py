@@ -102,11 +102,16 @@ def change_state(session: Session, actor: Person, event: Event, state: str) -> N
     """Freeze or thaw an event, or begin to close it.
 
     Raises:
-        EventError: that is not possible from where it is.
+        EventError: that is not possible from where it is, or entries wait to be measured.
     """
     allowed = {"open": ("frozen", "closing"), "frozen": ("open", "closing")}
     if state not in allowed.get(event.state, ()):
         raise EventError(f"an event that is {event.state} cannot become {state}")
+    if state == "closing" and (left := jobs.unmeasured(session, event)):
+        raise EventError(
+            f"{left} of the entries of {event.name} are not measured yet, and could be among the "
+            "first: freeze it, and close it when they are"
+        )
     event.state = state
     if state == "closing":
         first = [row.submission for row in board.ranking(session, event)[:FINALISTS]]

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from tito.leaderboard import audit
 from tito.leaderboard.tables import (
+    Event,
     EventVersion,
     Job,
     JobEntry,
@@ -180,6 +181,14 @@ def _finish(job: Job, note: str) -> None:
     job.finished, job.progress, job.note = time.time(), 1.0, note
     if job.kind == "final":
         job.version.event.state = "closed"
+
+
+def unmeasured(session: Session, event: Event) -> int:
+    """How many measurements of an event's entries are not done; duels do not count."""
+    waiting = select(func.count()).where(
+        Job.version_id == event.version.id, Job.kind == "measure", Job.state != "done"
+    )
+    return session.scalars(waiting).one()
 
 
 def position(session: Session, job: Job) -> int:

@@ -104,6 +104,23 @@ def test_closing_measures_the_first_again_and_shows_the_code(
     assert wrong.status_code == 400 and "closed cannot become open" in wrong.text
 
 
+def test_an_event_is_not_closed_while_entries_wait_to_be_measured(
+    board: Board, measuring: Measuring
+) -> None:
+    """Or the best of all, handed in just before the deadline, would not be in the final run."""
+    board.submit(board.join("ada"), "slow")
+    board.submit(board.join("bob"), "fast")
+    measuring.measure(2.0)
+    taken = measuring.take()
+    for path in ("frozen", "closing"):
+        answer = board.instructor.post("/instructor/events/1/state", state=path)
+    assert answer.status_code == 400 and "1 of the entries of fast are not measured" in answer.text
+    assert "the event fast is frozen" in board.submit(board.join("eve"), "late").text
+    measuring.finish(taken, told("numpy", 1.0), told("submission 2", 5.0))
+    board.instructor.post("/instructor/events/1/state", state="closing")
+    assert [e["name"] for e in measuring.take()["entries"]] == ["submission 2", "submission 1"]
+
+
 def test_a_final_run_that_fails_takes_no_score_away(board: Board, measuring: Measuring) -> None:
     board.submit(board.join("ada"))
     measuring.measure(3.0)
