@@ -140,8 +140,13 @@ def by_token(session: Session, secret: str) -> Person | None:
     return token.person if token else None
 
 
-def revoke(session: Session, actor: Person, token_id: int) -> None:
+def revoke(session: Session, actor: Person, token_id: int, keep: str = "") -> None:
     """Make a token worthless: one's own, or, as an instructor, anybody's.
+
+    Whoever stole it may have signed in with it: its person's sessions are closed as well.
+
+    Args:
+        keep: the cookie of the one session that stays open.
 
     Raises:
         PeopleError: there is no such token.
@@ -150,6 +155,11 @@ def revoke(session: Session, actor: Person, token_id: int) -> None:
     if token is None or (token.person_id != actor.id and actor.role != "instructor"):
         raise PeopleError(f"you have no token {token_id}")
     token.revoked = token.revoked or time.time()
+    session.execute(
+        delete(tables.Session).where(
+            tables.Session.person_id == token.person_id, tables.Session.hash != hashed(keep)
+        )
+    )
     audit.note(session, actor, "revoke token", f"{token.person.pseudonym}: {token.label}")
 
 

@@ -16,7 +16,16 @@ from markupsafe import escape
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, join, start, told
+from tests.tito.leaderboard.conftest import (
+    ENTRY,
+    Board,
+    Measuring,
+    Someone,
+    TestClient,
+    join,
+    start,
+    told,
+)
 from tito.leaderboard import jobs, people, submissions
 from tito.leaderboard.database import Database
 from tito.leaderboard.tables import Base, Event, Job, Person, Submission
@@ -332,6 +341,22 @@ def test_a_revoked_token_is_worth_nothing(board: Board) -> None:
     assert ada.api().get("/api/events").status_code == 200
     signed = ada.browser.post("/sign-in", data={"token": found[1]})
     assert signed.status_code == 400
+
+
+@pytest.mark.parametrize("by", ["ada", "the instructor"])
+def test_whoever_signed_in_with_a_revoked_token_is_signed_out(board: Board, by: str) -> None:
+    """Or a thief could go on for two weeks, and make a token that nobody revokes."""
+    ada = board.join("ada")
+    thief = Someone(TestClient(board.app), ada.token)
+    thief.browser.post("/sign-in", data={"token": ada.token})
+    assert thief.browser.get("/", follow_redirects=False).status_code == 200
+    own, page = (ada, "/account") if by == "ada" else (board.instructor, "/instructor/people/2")
+    (path,) = re.findall(r'action="(\S+/revoke)"', own.browser.get(page).text)
+    own.post(path)
+    assert thief.browser.get("/", follow_redirects=False).status_code == 303
+    assert own.browser.get("/", follow_redirects=False).status_code == 200
+    is_in = ada.browser.get("/", follow_redirects=False).status_code == 200
+    assert is_in is (by == "ada")
 
 
 def test_signing_out_ends_the_session_on_the_server(board: Board) -> None:

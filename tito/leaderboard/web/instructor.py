@@ -206,7 +206,11 @@ def change_submission(
 @router.post("/tokens/{number}/revoke")
 def revoke(request: Request, who: Sender, number: int) -> Response:
     """Somebody's token was lost or stolen."""
-    return _doing(request, lambda s: people.revoke(s, s.get_one(Person, who.id), number))
+    answer = _doing(
+        request, lambda s: people.revoke(s, s.get_one(Person, who.id), number, keep=who.cookie)
+    )
+    request.app.state.viewers.invalidate()
+    return answer
 
 
 @router.get("/people/{number}")

@@ -244,7 +244,8 @@ def revoke(request: Request, who: Sender, number: int) -> Response:
     """Make one worthless."""
     try:
         with request.app.state.database.write() as session:
-            people.revoke(session, session.get_one(Person, who.id), number)
+            people.revoke(session, session.get_one(Person, who.id), number, keep=who.cookie)
     except people.PeopleError as error:
         raise HTTPException(404, str(error)) from None
+    request.app.state.viewers.invalidate()
     return RedirectResponse("/account", 303)
