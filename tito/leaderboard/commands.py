@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import sys
 import threading
 import time
@@ -100,14 +101,14 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for name in ("uvicorn.error", "httpx", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    address = f"http://{host}:{port}"
+    bound = _bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{bound[0].getsockname()[1]}"
     app = create_app(opened, https=public)
     _greet(opened, address)  # after what takes a while: people follow the link at once
     server = uvicorn.Server(
         uvicorn.Config(
             app,
-            host=host,
-            port=port,
             access_log=False,  # guard.AccessLog writes one without secrets
             log_config=None,
             proxy_headers=public,
@@ -120,7 +121,20 @@ def serve(
         token = demonstration.prepare(opened)
         runner = _demo_runner(address, token)
         threading.Thread(target=runner, daemon=True).start()
-    server.run()
+    server.run(sockets=bound)
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Take the port, before a link to it is printed; port 0 is one that is free."""
+    bound: list[socket.socket] = []
+    try:
+        for family, *_, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            bound.append(socket.create_server((where[0], port), family=family))
+            port = bound[0].getsockname()[1]
+    except OSError as error:
+        typer.echo(f"cannot listen on {host}, port {port}: {error.strerror}", err=True)
+        raise typer.Exit(REFUSED) from None
+    return bound
 
 
 def _check_host(host: str, public: bool) -> None:

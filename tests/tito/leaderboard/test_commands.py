@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from typer.testing import CliRunner, Result
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, told
@@ -59,6 +61,37 @@ def test_public_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None
     assert "reverse proxy" in capsys.readouterr().err
     for local in ("127.0.0.1", "localhost", "::1"):
         commands._check_host(local, public=False)
+
+
+def test_a_port_that_is_taken_makes_no_instructors_link(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        answer = run("leaderboard", "serve", "--database", tmp_path / "a.db", "--port", port)
+    assert answer.exit_code == 1
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in answer.stderr
+    assert "join#" not in answer.output
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_link_is_of_the_port_that_was_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """A link to port 0 leads nowhere, nor does one to an address of IPv6 without brackets."""
+    if host == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("there is no IPv6 here")
+
+    def listens(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        ports.append(sockets[0].getsockname()[1])
+        sockets[0].close()
+
+    ports: list[int] = []
+    monkeypatch.setattr(uvicorn.Server, "run", listens)
+    answer = run(
+        "leaderboard", "serve", "--database", tmp_path / "a.db", "--host", host, "--port", 0
+    )
+    assert answer.exit_code == 0, answer.output
+    name = f"[{host}]" if ":" in host else host
+    assert f"http://{name}:{ports[0]}/join#" in answer.output
 
 
 def test_a_database_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
