@@ -10,6 +10,7 @@ prints by accident from being taken for an answer.
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import io
 import json
@@ -258,11 +259,21 @@ class Kernel:
         """Remember the names as they are here, for the test of this place."""
         self.at_test[unit] = dict(self.names)
 
+    def _put_back(self, names: dict[str, Any]) -> None:
+        """Let functions of the notebook find names as they were: what was bound again later, one of
+        Python's own as well, is what it was. A helper that is further down stays."""
+        for name in self.names.keys() & vars(builtins).keys() - names.keys():
+            del self.names[name]
+        self.names |= names
+
     def run_test(self, unit: str, source: str, seed: int) -> None:
         """Run a rewritten test cell."""
         self.pipe.tell(begin=unit)
         _seed(seed)
-        names = {**self.bound_by_tests, **self.at_test.get(unit, self.names)}
+        after = dict(self.names)
+        here = self.at_test.get(unit, after)
+        self._put_back(here)
+        names = {**self.bound_by_tests, **here}
         names["__tito__"] = self.recorder
         before = set(names)
         silent, error = io.StringIO(), None
@@ -274,6 +285,7 @@ class Kernel:
             error = _described(raised)
         finally:
             sys.stdout, sys.stderr = streams
+            self.names |= after
         self.bound_by_tests |= {name: names[name] for name in set(names) - before}
         self.pipe.tell(end=unit, error=error)
 

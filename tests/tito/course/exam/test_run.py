@@ -51,6 +51,21 @@ def test_a_test_sees_the_names_as_they_stood_at_its_place() -> None:
     assert claimed(said) == [2]
 
 
+def test_a_function_too_finds_the_names_as_they_stood_at_its_tests_place() -> None:
+    """A scratch cell at the end that counts in `sum` breaks no solution above it."""
+    other = Question("other", "__tito__.got(0, (f(2), sum))", True)
+    units = (
+        Unit("0", "def f(x): return sum([x, x]) + later()"), Unit("1", None, "test"),
+        Unit("2", "sum = 0\ndef later(): return 1"), Unit("3", None, "other"),
+        Unit("4", "def f(x): return sum + x"), Unit("5", None, "last"),
+    )  # fmt: skip
+    last = Question("last", "__tito__.got(0, f(2))", True)
+    said = run_job(Job(units, (ASKED, other, last), BUDGET))
+    assert claimed(said) == [5]
+    assert said.tests["other"]["error"]["type"] == "TypeError"
+    assert claimed(said, "last") == [2]
+
+
 def test_what_one_test_imports_the_next_one_has() -> None:
     first = Question("first", "import math\n__tito__.got(0, math.pi)", True)
     second = Question("second", "__tito__.got(0, math.e)", True)
