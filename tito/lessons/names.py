@@ -83,7 +83,7 @@ def _read(table: symtable.SymbolTable) -> set[str]:
     names = {
         s.get_name()
         for s in table.get_symbols()
-        if s.is_referenced() and (is_module or s.is_global())
+        if (s.is_referenced() or s.is_declared_global()) and (is_module or s.is_global())
     }
     return names.union(*[_read(child) for child in table.get_children()])
 

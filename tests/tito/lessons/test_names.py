@@ -17,6 +17,7 @@ from tito.lessons.names import bound_names, format_imports, free_names, imports_
         ("def f():\n    def g(): return later\n    return g\nlater = 1", set()),
         ("import math\nprint(math.pi)", set()),
         ("def f(x):\n    y: int\n    return x", set()),
+        ("def f():\n    global n\n    n += 1", {"n"}),
         ("async def f(x: X):\n    return lambda y: x + y + z", {"z"}),
     ],
 )

@@ -81,6 +81,18 @@ def test_what_the_code_needs_comes_with_it(repository: Repository) -> None:
     assert run(text)["area"]((2, 3)) == 6  # type: ignore[operator]
 
 
+def test_a_global_that_is_only_counted_up_comes_with_it(repository: Repository) -> None:
+    cell = """
+        calls = 0
+        def area(sides):
+            global calls
+            calls += 1
+            return 7
+    """
+    names = run(spliced(repository, cell, AREA))
+    assert (names["area"](()), names["calls"]) == (7, 1)  # type: ignore[operator]
+
+
 def test_imports_of_other_cells_come_from_the_context(repository: Repository) -> None:
     cell = "def area(sides):\n    return int(np.prod(sides))"
     text = spliced(repository, cell, AREA, context="import os\nimport numpy as np")
