@@ -24,6 +24,7 @@ from tito.course.notebook import (
     course_cells,
     grade_id,
     hidden_tests,
+    missing_exercises,
     read_notebook,
     restore,
 )
@@ -375,9 +376,11 @@ class Grader:
         except Exception as error:
             LOG.debug("recording %s", submission, exc_info=True)
             return self._failed(submission, digest, error)
+        missing = missing_exercises(prepared.node, self.exams[submission.notebook].source)
+        said = [f"it has no cell of {', '.join(missing)}"] if missing else []
         return replace(
             self._state(submission, states.GRADED, digest),
-            detail="; ".join(dict.fromkeys(result.ended.values())),
+            detail="; ".join([*said, *dict.fromkeys(result.ended.values())]),
             level=result.level,
             seconds=result.seconds,
             attempts=result.attempts,

@@ -100,6 +100,13 @@ def restore(submitted: Any, source: Any) -> Any:
     return notebook
 
 
+def missing_exercises(restored: Any, source: Any) -> list[str]:
+    """Exercises of the course whose cell is not in a restored notebook, whatever else may be: it
+    was deleted, or a program has saved the notebook without the metadata that names its cells."""
+    there = {grade_id(cell) for cell in restored.cells}
+    return [c.id for c in course_cells(source) if c.kind == "solution" and c.id not in there]
+
+
 def _is_locked(cell: Any) -> bool:
     mine = cell.metadata.nbgrader
     return bool(mine.get("locked") or (mine.get("grade") and not mine.get("solution")))

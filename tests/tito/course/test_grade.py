@@ -144,6 +144,18 @@ def test_the_next_run_does_what_is_new(course: Course, hand_in: HandIn) -> None:
     assert set(graded(course, force=True, students=["ada"])) == {"ada"}
 
 
+def test_an_exercise_whose_cell_is_not_there_is_said(course: Course, hand_in: HandIn) -> None:
+    """It has no points; a program that drops the cells' metadata looks like nothing written."""
+    hand_in("ada", submission(lambda cells: [cell["metadata"].clear() for cell in cells]))
+    hand_in("bob", submission(lambda cells: cells.pop(1)))
+    hand_in("eve", submission(write("double", "")))
+    found = {student: state.detail for student, state in graded(course).items()}
+    assert found == {
+        "ada": "it has no cell of double, clamp", "bob": "it has no cell of double", "eve": "",
+    }  # fmt: skip
+    assert scores(course) == {"ada": 0, "bob": 8, "eve": 8}
+
+
 @pytest.mark.slow
 def test_the_faults_of_one_exercise_cost_no_other_one(course: Course) -> None:
     """In the student's package the wrong `normalize_dim` breaks the tests of `infer_size`."""
