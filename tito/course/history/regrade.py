@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from tito.course.config import Course, quiet
 from tito.course.history import audit
-from tito.course.states import State, States
+from tito.course.states import TO_DO, State, States
 from tito.course.tables import REGRADE, database, stamp
 
 Points = Mapping[str, Mapping[str, float]]  # by student and test
@@ -60,6 +60,8 @@ def regrade(
 
     Args:
         run: grades what is to be graded; what this cannot grade is left for the next call.
+        students: who is graded again; everybody if empty. One that goes on has those that it had,
+            and these.
 
     Returns:
         What changed since the regrade began, and the states that were reached.
@@ -69,8 +71,7 @@ def regrade(
         reached = run()
         after = points(course, assignment, before)
         found = changes(before, after)
-        left = [s for s in States(engine).all(assignment).values() if not s.done]
-        if not left:
+        if not _left(course, engine, assignment, before):
             _finish(engine, number, assignment, after, found)
     return found, reached
 
@@ -82,15 +83,42 @@ def _begun(
     mine = (REGRADE.c.assignment == assignment) & REGRADE.c.finished.is_(None)
     with engine.connect() as connection:
         row = connection.execute(select(REGRADE).where(mine)).mappings().first()
+    had = points(course, assignment, students)
     if row is not None:
-        return int(row["id"]), json.loads(row["before"])
-    before = points(course, assignment, students)
-    values = {"assignment": assignment, "began": stamp(), "before": json.dumps(before)}
+        return int(row["id"]), _widened(engine, row, had)
+    values = {"assignment": assignment, "began": stamp(), "before": json.dumps(had)}
     with engine.begin() as connection:
         made = connection.execute(insert(REGRADE).values(**values))
         States(engine).delete(assignment, students, connection)
-        audit.note(connection, "regrade", assignment, students=sorted(before))
-    return int(made.inserted_primary_key[0]), before  # type: ignore[index]
+        audit.note(connection, "regrade", assignment, students=sorted(had))
+    return int(made.inserted_primary_key[0]), had  # type: ignore[index]
+
+
+def _widened(engine: Engine, row: Mapping[str, Any], had: dict[str, Any]) -> dict[str, Any]:
+    """What everybody had before a regrade that goes on, those who were not in it yet as well."""
+    before: dict[str, Any] = json.loads(row["before"])
+    new = {student: points for student, points in had.items() if student not in before}
+    if new:
+        before |= new
+        values = {"before": json.dumps(before)}
+        with engine.begin() as connection:
+            connection.execute(update(REGRADE).where(REGRADE.c.id == row["id"]).values(**values))
+            States(engine).delete(row["assignment"], list(new), connection)
+            audit.note(connection, "regrade", row["assignment"], students=sorted(new))
+    return before
+
+
+def _left(course: Course, engine: Engine, assignment: str, before: Points) -> list[str]:
+    """Of whose in a regrade a file is still to be graded; another's is no matter of it."""
+    return [
+        state.student
+        for state in States(engine).all(assignment).values()
+        if state.student in before
+        and (not state.done or state.digest == TO_DO)
+        and (
+            course.folder("submitted", state.student, assignment) / f"{state.notebook}.ipynb"
+        ).exists()
+    ]
 
 
 def _finish(

@@ -8,7 +8,7 @@ from tests.tito.course.conftest import ASSIGNMENT, give
 from tito.course.config import Course
 from tito.course.history.audit import entries
 from tito.course.history.regrade import Change, changes, regrade
-from tito.course.states import GRADED, State, States
+from tito.course.states import FAILED, GRADED, TO_DO, State, States
 from tito.course.tables import database
 
 
@@ -53,3 +53,70 @@ def test_a_regrade_that_was_killed_goes_on_and_reports_the_whole(course: Course)
     assert told[1][1] == [
         "ada small/double-values: 2.0 -> 1.0", "bob small/clamp-values: 0.0 -> 3.0",
     ]  # fmt: skip
+
+
+def hand_in(course: Course, student: str) -> None:
+    folder = course.folder("submitted", student, ASSIGNMENT)
+    folder.mkdir(parents=True)
+    (folder / f"{ASSIGNMENT}.ipynb").write_text("{}", "utf-8")
+
+
+def to_do(course: Course) -> set[str]:
+    with database(course) as engine:
+        return {s.student for s in States(engine).all().values() if s.digest == TO_DO}
+
+
+def interrupted() -> list[State]:
+    raise KeyboardInterrupt
+
+
+def test_one_of_a_student_that_goes_on_for_the_class_is_of_the_class(course: Course) -> None:
+    """Or the class would have been told that nothing changed, and nobody graded again."""
+    for student in ("ada", "bob"):
+        hand_in(course, student)
+        give(course, student, submitted="2026-10-01 11:59", double_values=2)
+    with pytest.raises(KeyboardInterrupt):
+        regrade(course, ASSIGNMENT, interrupted, ["ada"])
+    assert to_do(course) == {"ada"}
+
+    def run() -> list[State]:
+        assert to_do(course) == {"ada", "bob"}
+        for student in ("ada", "bob"):
+            give(course, student, submitted="2026-10-01 11:59", double_values=1)
+        return []
+
+    found, _ = regrade(course, ASSIGNMENT, run)
+    assert [change.student for change in found] == ["ada", "bob"]
+
+
+def test_one_of_the_class_that_goes_on_for_a_student_is_not_finished(course: Course) -> None:
+    for student in ("ada", "bob"):
+        hand_in(course, student)
+        give(course, student, submitted="2026-10-01 11:59", double_values=2)
+    with pytest.raises(KeyboardInterrupt):
+        regrade(course, ASSIGNMENT, interrupted)
+
+    def run(student: str) -> list[State]:
+        give(course, student, submitted="2026-10-01 11:59", double_values=1)
+        return []
+
+    assert len(regrade(course, ASSIGNMENT, lambda: run("ada"), ["ada"])[0]) == 1
+    assert to_do(course) == {"bob"}
+    found, _ = regrade(course, ASSIGNMENT, lambda: run("bob"))
+    assert [change.student for change in found] == ["ada", "bob"]
+
+
+def test_whom_the_machine_failed_before_holds_no_other_regrade_open(course: Course) -> None:
+    for student in ("ada", "bob"):
+        hand_in(course, student)
+        give(course, student, submitted="2026-10-01 11:59", double_values=2)
+    with database(course) as engine:
+        States(engine).put(State(ASSIGNMENT, "bob", ASSIGNMENT, FAILED, "digest"))
+
+    def run() -> list[State]:
+        assert to_do(course) == {"ada"}
+        give(course, "ada", submitted="2026-10-01 11:59", double_values=2)
+        return []
+
+    for _ in range(2):  # the second is a new one, and not what is left of the first
+        regrade(course, ASSIGNMENT, run, ["ada"])
