@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +12,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from tito import console
-from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, noted, say
+from tito.course.common import (
+    INCOMPLETE,
+    Jobs,
+    Json,
+    Unsafe,
+    Where,
+    explained,
+    noted,
+    progress,
+    say,
+)
 from tito.course.history import commands as history
 from tito.course.similar import commands as similar
 from tito.course.students import commands as students
@@ -202,7 +211,7 @@ def grade(
 
         here, size = Course.load(course), jobs or cores()
         grader = Grader(here, assignment, confined=not unsafe, force=force, students=student or ())
-        with _progress(not as_json) as tell:
+        with progress(not as_json) as tell:
             if cluster or scheduler:
                 with dask_pool(scheduler, size) as workers:
                     reached = grader.run(workers, tell)
@@ -237,26 +246,6 @@ def _report(course: Any, assignment: str, reached: list[State], as_json: bool) -
             for row in table
         ],
     )
-
-
-@contextmanager
-def _progress(wanted: bool) -> Iterator[Callable[[State | None, int], None]]:
-    """A bar on a terminal; nothing otherwise."""
-    if not (wanted and console.errors.is_terminal):
-        yield lambda state, total: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=console.errors, transient=True) as progress:
-        task = progress.add_task("the reference", total=None)
-
-        def tell(state: State | None, total: int) -> None:
-            if state is None:
-                progress.update(task, total=total, description="grading")
-            else:
-                progress.update(task, advance=1, description=state.student)
-
-        yield tell
 
 
 @app.command(epilog="Examples:\n\ntito course feedback 02_tensor\n\ntito course feedback --json")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tito import console
+
+if TYPE_CHECKING:
+    from tito.course.states import State
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 INCOMPLETE = 3  # exit code: the machine failed for some submissions; grade again
@@ -98,6 +101,26 @@ def note_unknown(course: Any, student: str) -> None:
         hint = f": did you mean {' or '.join(map(repr, meant))}?" if meant else ""
         text = f"nobody called {student!r} is on a roster or has handed anything in{hint}"
         console.errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(wanted: bool) -> Iterator[Callable[[State | None, int], None]]:
+    """A bar on a terminal; nothing otherwise."""
+    if not (wanted and console.errors.is_terminal):
+        yield lambda state, total: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console.errors, transient=True) as bar:
+        task = bar.add_task("the reference", total=None)
+
+        def tell(state: State | None, total: int) -> None:
+            if state is None:
+                bar.update(task, total=total, description="grading")
+            else:
+                bar.update(task, advance=1, description=state.student)
+
+        yield tell
 
 
 def noted(course: Any, action: str, assignment: str = "", **details: Any) -> None:

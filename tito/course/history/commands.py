@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tito import console
-from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, note_unknown, say
+from tito.course.common import (
+    INCOMPLETE,
+    Jobs,
+    Json,
+    Unsafe,
+    Where,
+    explained,
+    note_unknown,
+    progress,
+    say,
+)
 
 if TYPE_CHECKING:
     from tito.course.history.regrade import Change
@@ -73,7 +83,7 @@ def regrade(
     Exits with 3 if the machine failed for some.
     """
     with explained():
-        from tito.course.config import Course
+        from tito.course.config import Course, CourseError
         from tito.course.exam.pool import LocalPool
         from tito.course.files import write_whole
         from tito.course.grade import Grader
@@ -84,8 +94,12 @@ def regrade(
         grader = Grader(here, assignment, confined=not unsafe, students=student or ())
 
         def run() -> list[State]:
-            return grader.run(LocalPool(jobs or cores()), lambda state, total: None)
+            with progress(not as_json) as tell:
+                return grader.run(LocalPool(jobs or cores()), tell)
 
+        if to is not None and (to.is_dir() or not to.absolute().parent.is_dir()):
+            # said before, as the list is made only once
+            raise CourseError(f"no file can be at {to}: it is a folder, or its folder is missing")
         found, reached = step.regrade(here, assignment, run, student or ())
         if to is not None:
             write_whole(to, _changes_csv(found).encode())

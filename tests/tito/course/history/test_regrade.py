@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
+from typer.testing import CliRunner
 
 from tests.tito.course.conftest import ASSIGNMENT, give
+from tito.cli import app
 from tito.course.config import Course
+from tito.course.grade import Grader
+from tito.course.history import commands
 from tito.course.history.audit import entries
 from tito.course.history.regrade import Change, changes, regrade
 from tito.course.states import FAILED, GRADED, TO_DO, State, States
@@ -120,3 +127,28 @@ def test_whom_the_machine_failed_before_holds_no_other_regrade_open(course: Cour
 
     for _ in range(2):  # the second is a new one, and not what is left of the first
         regrade(course, ASSIGNMENT, run, ["ada"])
+
+
+@pytest.mark.parametrize("to", ["missing/changes.csv", "source"])
+def test_a_list_that_cannot_be_written_is_said_before_anything_is_graded(
+    course: Course, to: str
+) -> None:
+    arguments = ["course", "regrade", ASSIGNMENT, "--course", course.root, "--to", course.root / to]
+    answer = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert answer.exit_code == 1 and "no file can be at" in answer.stderr
+    with database(course) as engine:
+        assert "regrade" not in {entry.action for entry in entries(engine)}
+
+
+def test_a_regrade_shows_how_far_it_is(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    @contextmanager
+    def telling(wanted: bool) -> Iterator[object]:
+        yield lambda state, total: told.append(total)
+
+    monkeypatch.setattr(commands, "progress", telling)
+    monkeypatch.setattr(Grader, "run", lambda self, pool, tell: tell(None, 7) or [])
+    arguments = ["course", "regrade", ASSIGNMENT, "--course", str(course.root)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert told == [7]
