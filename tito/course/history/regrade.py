@@ -85,7 +85,8 @@ def _begun(
         row = connection.execute(select(REGRADE).where(mine)).mappings().first()
     had = points(course, assignment, students)
     if row is not None:
-        return int(row["id"]), _widened(engine, row, had)
+        number, before = int(row["id"]), json.loads(row["before"])
+        return number, _widened(engine, number, assignment, before, had)
     values = {"assignment": assignment, "began": stamp(), "before": json.dumps(had)}
     with engine.begin() as connection:
         made = connection.execute(insert(REGRADE).values(**values))
@@ -94,17 +95,18 @@ def _begun(
     return int(made.inserted_primary_key[0]), had  # type: ignore[index]
 
 
-def _widened(engine: Engine, row: Mapping[str, Any], had: dict[str, Any]) -> dict[str, Any]:
+def _widened(
+    engine: Engine, number: int, assignment: str, before: dict[str, Any], had: dict[str, Any]
+) -> dict[str, Any]:
     """What everybody had before a regrade that goes on, those who were not in it yet as well."""
-    before: dict[str, Any] = json.loads(row["before"])
     new = {student: points for student, points in had.items() if student not in before}
     if new:
         before |= new
         values = {"before": json.dumps(before)}
         with engine.begin() as connection:
-            connection.execute(update(REGRADE).where(REGRADE.c.id == row["id"]).values(**values))
-            States(engine).delete(row["assignment"], list(new), connection)
-            audit.note(connection, "regrade", row["assignment"], students=sorted(new))
+            connection.execute(update(REGRADE).where(REGRADE.c.id == number).values(**values))
+            States(engine).delete(assignment, list(new), connection)
+            audit.note(connection, "regrade", assignment, students=sorted(new))
     return before
 
 
