@@ -223,13 +223,21 @@ def runner(
 def join(server: Annotated[str, typer.Argument(help="Address of the server.")]) -> None:
     """Keep a server's address and your token, which its join page showed you."""
     _need_extra()
-    from tito.leaderboard.client import save_settings
+    from tito.leaderboard.client import VARIABLE, save_settings, settings_file
 
     address = server.partition("/join#")[0].rstrip("/")  # of a join link, too
     if not address.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{server!r} is no address: write https://board.example.org")
     token = typer.prompt("token", hide_input=True)
-    path = save_settings(address, token.strip())
+    try:
+        path = save_settings(address, token.strip())
+    except OSError as error:
+        typer.echo(
+            f"{settings_file()} cannot be written: {error.strerror}; set {VARIABLE} and give "
+            "--server instead, or XDG_CONFIG_HOME to another folder",
+            err=True,
+        )
+        raise typer.Exit(REFUSED) from None
     print(f"saved for this user alone: {path}")
 
 

@@ -111,6 +111,14 @@ def test_a_token_is_kept_for_this_user_alone(home: Path) -> None:
     assert client.load_settings() == {"server": "http://x:1", "token": "abc"}
 
 
+def test_a_home_that_cannot_be_written_is_said(home: Path) -> None:
+    (home / "config").write_text("no folder")
+    answer = run("leaderboard", "join", "http://127.0.0.1:8765", input="secret\n")
+    assert answer.exit_code == 1
+    assert "leaderboard.json cannot be written: " in answer.stderr
+    assert client.VARIABLE in answer.stderr and "secret" not in answer.output
+
+
 def test_joining_takes_the_address_of_a_join_link_and_no_other_text(home: Path) -> None:
     refused = run("leaderboard", "join", "board.example.org", input="abc\n")
     assert refused.exit_code == 2 and "is no address" in refused.output
