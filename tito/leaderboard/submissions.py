@@ -87,7 +87,8 @@ def submit(
 
     Raises:
         RefusedError: the event takes none, the quota is used up, the file breaks a rule, or the
-            same person has the same code in the event already.
+            same person has the same code in the event already, unless it ended without a score by
+            no fault of its own.
     """
     closed = events.why_closed(event)
     if closed:
@@ -100,15 +101,17 @@ def submit(
         raise RefusedError(
             f"you have used your {have.allowed} entries of the last 24 hours in {event.name}"
         )
-    same = session.scalar(
-        select(Submission).where(
-            Submission.event_id == event.id,
-            Submission.person_id == person.id,
-            Submission.code_sha256 == entry.sha256,
-        )
+    same = latest(
+        session,
+        Submission.event_id == event.id,
+        Submission.person_id == person.id,
+        Submission.code_sha256 == entry.sha256,
+        most=1,
     )
-    if same is not None:
-        raise RefusedError(f"this is the code of your submission {same.id}, letter by letter")
+    if same and not same[0].is_unscored:
+        raise RefusedError(
+            f"this is the code of your submission {same[0].submission.id}, letter by letter"
+        )
     if session.get(Code, entry.sha256) is None:
         session.add(Code(sha256=entry.sha256, text=entry.text))
         session.flush()
@@ -150,6 +153,12 @@ class Latest(NamedTuple):
     submission: Submission
     job: Job
     outcome: Outcome | None
+
+    @property
+    def is_unscored(self) -> bool:
+        """Whether it ended without a score, by a fault of the machine or of ours."""
+        verdict = self.outcome.verdict if self.outcome else None
+        return self.job.state == "done" and verdict in (None, *jobs.RETRIED)
 
 
 def latest(

@@ -138,6 +138,8 @@ def test_what_is_not_the_entrys_fault_is_tried_again_and_never_scored(
         assert state_of(board) == (expected, attempt)
     assert ada.api().get("/api/events/fast/board").json() == []
     assert ada.api().get("/api/submissions/1").json()["verdict"] == verdict
+    assert board.submit(ada).status_code == 200  # the same code: it has no score by no fault of its
+    assert "your submission 2, letter by letter" in board.submit(ada).text
 
 
 def test_a_baseline_that_fails_is_our_fault(board: Board, measuring: Measuring) -> None:
