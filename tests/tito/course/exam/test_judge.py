@@ -92,6 +92,16 @@ def test_an_error_that_would_be_any_error_is_none(name: Any, message: str) -> No
     assert not judge(mine, raised(name, message)).passed
 
 
+def test_what_is_not_written_is_an_error_only_where_that_is_asked_for() -> None:
+    """It is Python's special case of RuntimeError; and an answer may well be that there is none."""
+    stub = raised("builtins.NotImplementedError", "not written yet")
+    asked = {"site": 0, "raised": "builtins.RuntimeError", "match": ""}
+    assert not judge(key(RAISES, expected=[asked]), stub).passed
+    asked = {"site": 0, "raised": "builtins.NotImplementedError", "match": "sort"}
+    assert not judge(key(RAISES, expected=[asked]), stub).passed
+    assert judge(key(RAISES, expected=[asked]), raised(asked["raised"], "no sort")).passed
+
+
 def test_only_true_itself_is_true() -> None:
     mine = key(CHECK, expected=[{"site": 0, "message": "too small", "options": {}}])
     assert judge(mine, told(claim(0, True))).passed

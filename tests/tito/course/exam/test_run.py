@@ -66,6 +66,14 @@ def test_a_function_too_finds_the_names_as_they_stood_at_its_tests_place() -> No
     assert claimed(said, "last") == [2]
 
 
+def test_an_error_that_says_that_something_is_not_there_is_an_answer_too() -> None:
+    test = Question("test", "__tito__.outcome(0, f, 2)", visible=True)
+    said = go("def f(x):\n    raise NotImplementedError('no sort')", tests=(test,))
+    (told,) = said.tests["test"]["claims"]
+    assert (told["raised"], told["message"]) == ("builtins.NotImplementedError", "no sort")
+    assert said.tests["test"]["error"] is None
+
+
 def test_what_one_test_imports_the_next_one_has() -> None:
     first = Question("first", "import math\n__tito__.got(0, math.pi)", True)
     second = Question("second", "__tito__.got(0, math.e)", True)
