@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.system_tools import needs_sandbox
 from tito.course import generate as step
 from tito.course.config import Course
+from tito.course.exam.key import make_key
+from tito.course.notebook import course_cells, hidden_tests, read_notebook
 from tito.lessons.notebook import MENDED
 
 from .conftest import ASSIGNMENT, code, instructor_notebook
@@ -82,3 +85,16 @@ def test_the_mended_code_of_a_bug_is_not_handed_out(course: Course) -> None:
     made = step.generate(course, ASSIGNMENT, check=False)
     text = (made.release / path.name).read_text("utf-8")
     assert "abs(x)" not in text and "twice two" in text
+
+
+@needs_sandbox
+@pytest.mark.slow_beyond(1)
+@pytest.mark.parametrize("folder", step.lesson_names())
+def test_the_reference_of_every_lesson_passes_as_a_submission_does(
+    course: Course, folder: str
+) -> None:
+    """A test that expects what differs from process to process can be proved, and never graded."""
+    name, _ = step._write_source(course, folder, False)
+    source = read_notebook(course.root / "source" / name / f"{name}.ipynb")
+    key = make_key(course_cells(source), hidden_tests(source), budget=course.budget_for(name))
+    assert len(key.tests) == sum(cell.kind == "test" for cell in course_cells(source)) > 0
