@@ -48,7 +48,11 @@ class Answer:
 
 
 def answers(node: Any, source: Any) -> list[Answer]:
-    """The exercises of a restored notebook whose places in the package are known."""
+    """The exercises of a course's notebook whose places in the package are known.
+
+    One whose cell is not in the restored notebook has an empty cell: what the student's own cells
+    define may take its place, and without that nothing does.
+    """
     theirs = {name: cell for cell in source.cells if (name := grade_id(cell)) is not None}
     found: list[Answer] = []
     context: list[str] = []
@@ -61,18 +65,27 @@ def answers(node: Any, source: Any) -> list[Answer]:
             own.append(plain(cell.source))
             continue
         assert name is not None
-        places = theirs[name].metadata.get("tinytorch", {}).get("definitions", ())
-        if theirs[name].metadata.nbgrader.get("solution") and places:
-            targets = tuple(map(Target.parse, places))
-            text = theirs[name].source
-            found.append(
-                Answer(name, targets, plain(cell.source), text, "\n".join(context), "\n".join(own))
-            )
-            named = [t for t in targets if t.op is None]
+        if answer := _answer(name, cell.source, theirs[name], context, own):
+            found.append(answer)
+            named = [t for t in answer.targets if t.op is None]
             context += [f"from {t.module} import {t.owner or t.name}" for t in named]
         elif not theirs[name].metadata.nbgrader.get("grade"):
             context.append(theirs[name].source.replace(FUTURE, ""))
-    return found
+    there = {grade_id(cell) for cell in node.cells}
+    missing = [_answer(n, "", cell, context, own) for n, cell in theirs.items() if n not in there]
+    return [*found, *filter(None, missing)]
+
+
+def _answer(
+    name: str, text: str, reference: Any, context: Sequence[str], own: Sequence[str]
+) -> Answer | None:
+    """What a student wrote into a cell of the course's; None if it is no exercise with a place."""
+    places = reference.metadata.get("tinytorch", {}).get("definitions", ())
+    if not (reference.metadata.nbgrader.get("solution") and places):
+        return None
+    targets = tuple(map(Target.parse, places))
+    before, mine = "\n".join(context), "\n".join(own)
+    return Answer(name, targets, plain(text), reference.source, before, mine)
 
 
 def replaced(

@@ -83,8 +83,15 @@ def files(only: list[str] | None = None, **texts: str) -> str:
     ]
 
 
+def passed_of(key: Key, node: Any) -> set[str]:
+    return _passed(key, node, None)[0]
+
+
 def passed(key: Key, only: list[str] | None = None, **texts: str) -> tuple[set[str], Transcript]:
-    node = submitted(**texts)
+    return _passed(key, submitted(**texts), only)
+
+
+def _passed(key: Key, node: Any, only: list[str] | None) -> tuple[set[str], Transcript]:
     job = Job(
         units(node, source(), key.tests),
         key.to_run(),
@@ -185,3 +192,17 @@ def test_a_package_that_cannot_be_imported_is_told_so(key: Key) -> None:
     found, said = passed(key, normalize=ends)
     assert found == set()
     assert "with your code in it `import tinytorch` fails" in said.ended["infer-values"]
+
+
+def without(names: set[str], *own: str) -> Any:
+    """A submission that lacks cells of the course, with cells of the student's own before them."""
+    node = deepcopy(source())
+    made = [nbformat.from_dict(code(text, f"own {i}")) for i, text in enumerate(own)]  # type: ignore[no-untyped-call]
+    node.cells = made + [each for each in node.cells if each.id not in names]
+    return restore(node, source())
+
+
+def test_an_exercise_whose_cell_was_deleted_is_no_reference_to_call(key: Key) -> None:
+    calls = "from tinytorch.functions.dims import infer_size, normalize_dim"
+    assert passed_of(key, without(set(PLACES), calls)) == set()
+    assert passed_of(key, without({"infer", "infer-values"}, calls)) == {"normalize-values"}
