@@ -139,8 +139,12 @@ def _attach(made: Any, cell: Any) -> None:
 
 
 def _place(missing: Any, source: Sequence[Any], cells: Sequence[Any]) -> int:
-    """Behind the nearest cell above it in the source that is still there."""
+    """Behind the nearest cell above it in the source that is still there. A test whose exercise is
+    not comes last: what it asks for may be in a cell of the student's own."""
     places = {name: i for i, cell in enumerate(cells) if (name := grade_id(cell)) is not None}
+    exercise = missing.metadata.get("tinytorch", {}).get("for")
+    if exercise is not None and exercise not in places:
+        return len(cells)
     place = 0
     for cell in source:
         if cell is missing or grade_id(cell) == grade_id(missing):

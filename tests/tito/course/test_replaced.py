@@ -206,3 +206,10 @@ def test_an_exercise_whose_cell_was_deleted_is_no_reference_to_call(key: Key) ->
     calls = "from tinytorch.functions.dims import infer_size, normalize_dim"
     assert passed_of(key, without(set(PLACES), calls)) == set()
     assert passed_of(key, without({"infer", "infer-values"}, calls)) == {"normalize-values"}
+
+
+def test_what_is_in_a_cell_without_its_name_is_graded(key: Key) -> None:
+    """A program has saved the notebook without the metadata that names the cells."""
+    names = {each.id for each in source().cells}
+    assert passed_of(key, without(names, NORMALIZE, INFER)) == set(TESTS)
+    assert passed_of(key, without(names, NORMALIZE)) == {"normalize-values"}
