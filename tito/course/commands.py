@@ -95,15 +95,16 @@ def generate(
         wanted = step.lesson_names() if every else list(lessons or ())
         if not wanted:
             raise typer.BadParameter("name a lesson, or give --all")
-        made = [step.generate(here, name, confined=not unsafe, replace=replace) for name in wanted]
-        for each in made:
+        made = []
+        for name in wanted:
+            each = step.generate(here, name, confined=not unsafe, replace=replace)
             noted(here, "generate", each.name, points=each.points)
-    report = [{**asdict(m), "release": str(m.release)} for m in made]
-    lines = []
-    for m in made:
-        lines.append(f"{m.name}: {m.points:g} points in {m.tests} tests; {m.release}")
-        lines += [f"  {note}" for note in m.notes]
-    say(as_json, report, "\n".join(lines))
+            made.append(each)
+            if not as_json:  # as it comes: a lesson takes seconds, and the next may be refused
+                told = f"{each.name}: {each.points:g} points in {each.tests} tests; {each.release}"
+                say(False, None, "\n".join([told, *(f"  {note}" for note in each.notes)]))
+    if as_json:
+        console.print_json([{**asdict(m), "release": str(m.release)} for m in made])
 
 
 @app.command(epilog="Example: tito course release 02_tensor --to /srv/share/handouts")
@@ -271,7 +272,8 @@ def feedback(
             here.require(assignment)
         with database(here) as engine:
             known = States(engine).all(assignment).values()
-        pages, failed = all_pages(here, list(known))
+        with progress(not as_json, "pages") as tell:
+            pages, failed = all_pages(here, list(known), tell)
         noted(here, "feedback", assignment or "", pages=len(pages), failed=failed)
     text = f"{len(pages)} pages in {here.root / 'feedback'}"
     lines = [text, *(f"no page for {name}: {reason}" for name, reason in failed.items())]

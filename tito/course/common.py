@@ -104,8 +104,8 @@ def note_unknown(course: Any, student: str) -> None:
 
 
 @contextmanager
-def progress(wanted: bool) -> Iterator[Callable[[State | None, int], None]]:
-    """A bar on a terminal; nothing otherwise."""
+def progress(wanted: bool, what: str = "grading") -> Iterator[Callable[[State | None, int], None]]:
+    """A bar on a terminal; nothing otherwise. It is told how many there are, then each state."""
     if not (wanted and console.errors.is_terminal):
         yield lambda state, total: None
         return
@@ -116,7 +116,7 @@ def progress(wanted: bool) -> Iterator[Callable[[State | None, int], None]]:
 
         def tell(state: State | None, total: int) -> None:
             if state is None:
-                bar.update(task, total=total, description="grading")
+                bar.update(task, total=total, description=what)
             else:
                 bar.update(task, advance=1, description=state.student)
 

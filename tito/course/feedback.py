@@ -7,7 +7,7 @@ while it ran, which could have been made to tell it.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -64,11 +64,20 @@ def _answers(asked: Sequence[Request]) -> str:
     return f"<h4>Regrade requests</h4><dl>{''.join(items)}</dl>" if items else ""
 
 
-def all_pages(course: Course, known: Sequence[State]) -> tuple[list[Path], dict[str, str]]:
-    """The pages that could be made, and why the others could not, by student and notebook."""
+def all_pages(
+    course: Course,
+    known: Sequence[State],
+    on_progress: Callable[[State | None, int], None] = lambda state, total: None,
+) -> tuple[list[Path], dict[str, str]]:
+    """The pages that could be made, and why the others could not, by student and notebook.
+
+    Args:
+        on_progress: told the number of pages, then every state whose page is done.
+    """
     pages, failed = [], {}
     with database(course) as engine:
         extended, asked = extensions(engine), requests(engine)
+    on_progress(None, len(known))
     for state in known:
         until = concealed(course.policy, extended, state.assignment)
         mine = [r for r in asked if (r.assignment, r.student) == (state.assignment, state.student)]
@@ -79,6 +88,7 @@ def all_pages(course: Course, known: Sequence[State]) -> tuple[list[Path], dict[
             failed[f"{state.student}/{state.notebook}"] = f"{type(error).__name__}: {error}"
         else:
             pages += [] if page is None else [page]
+        on_progress(state, len(known))
     return pages, failed
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.system_tools import needs_sandbox
-from tests.tito.course.conftest import ASSIGNMENT, settings, submission, write
+from tests.tito.course.conftest import ASSIGNMENT, give, settings, submission, write
 from tito import sandbox
 from tito.cli import app
-from tito.course import commands
-from tito.course.config import Course
+from tito.course import commands, generate
+from tito.course.config import Course, CourseError
 
 COMMANDS = (
     "init", "generate", "release", "collect", "grade", "feedback", "export", "extend", "grades",
@@ -149,6 +150,38 @@ def test_a_name_that_is_almost_right(course_root: Path) -> None:
     result = tito("generate", "tensro", "--course", course_root)
     assert result.exit_code == 1
     assert "Did you mean 'tensor'" in result.output
+
+
+def test_what_was_generated_before_a_refusal_is_said(
+    course_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`generate --all` takes a minute, and ended at the first lesson that was refused."""
+    made = generate.Generated(ASSIGNMENT, 10, 3, course_root, ("a note",))
+
+    def refuse(course: Course, name: str, **options: object) -> generate.Generated:
+        if name == "second":
+            raise CourseError("the second is refused")
+        return made
+
+    monkeypatch.setattr(generate, "generate", refuse)
+    answer = tito("generate", ASSIGNMENT, "second", "--course", course_root)
+    assert answer.exit_code == 1
+    assert answer.stdout == f"small: 10 points in 3 tests; {course_root}\n  a note\n"
+    assert answer.stderr == "the second is refused\n"
+
+
+def test_feedback_shows_how_far_it_is(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+
+    @contextmanager
+    def telling(wanted: bool, what: str) -> Iterator[object]:
+        yield lambda state, total: told.append((state.student if state else what, total))
+
+    monkeypatch.setattr(commands, "progress", telling)
+    for student in ("ada", "bob"):
+        give(course, student, submitted="2026-10-01 11:59")
+    assert tito("feedback", "--course", course.root).exit_code == 3  # they have no file
+    assert told == [("pages", 2), ("ada", 2), ("bob", 2)]
 
 
 def test_an_assignment_goes_by_its_whole_name(course: Course) -> None:
