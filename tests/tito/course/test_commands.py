@@ -152,6 +152,15 @@ def test_a_name_that_is_almost_right(course_root: Path) -> None:
     assert "Did you mean 'tensor'" in result.output
 
 
+@pytest.mark.parametrize("command", ["attempts", "audit"])
+def test_a_list_of_a_name_that_nobody_has_says_so(course: Course, command: str) -> None:
+    """An empty table reads as if a student had handed nothing in."""
+    give(course, "ada", submitted="2026-10-01 11:59")
+    answer = tito(command, "--student", "aad", "--course", course.root)
+    assert "nobody called 'aad'" in answer.stderr and "did you mean 'ada'" in answer.stderr
+    assert "nobody" not in tito(command, "--student", "ada", "--course", course.root).stderr
+
+
 def test_what_was_generated_before_a_refusal_is_said(
     course_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

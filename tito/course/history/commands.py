@@ -51,6 +51,8 @@ def attempts(
             found = step.attempts(here, engine, assignment or "", student)
         if assignment and not found:
             here.require(assignment)
+        if student and not found:
+            note_unknown(here, student)
     if as_json:
         console.print_json([asdict(each) for each in found])
         return
@@ -152,6 +154,8 @@ def audit(
             found = entries(engine, assignment or "", student)
         if assignment and not found:
             here.require(assignment)
+        if student and not found:
+            note_unknown(here, student)
     if as_json:
         console.print_json([asdict(each) for each in found])
         return
