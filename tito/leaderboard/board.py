@@ -117,7 +117,7 @@ def record(session: Session, event: Event) -> list[tuple[float, float]]:
     steps: list[tuple[float, float]] = []
     for outcome in sorted(scored(session, event), key=lambda o: o.run.created):
         submission = session.get_one(Submission, outcome.submission_id)
-        if submission.disqualified is not None or submission.baseline is not None:
+        if submission.hidden or submission.disqualified is not None or submission.baseline:
             continue
         if not steps or (outcome.score or 0) > steps[-1][1]:
             steps.append((outcome.run.created, outcome.score or 0.0))

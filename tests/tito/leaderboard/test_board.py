@@ -7,8 +7,9 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given, strategies as st
 
 from tests.tito.leaderboard.conftest import Board, Measuring, told
-from tito.leaderboard.board import ranks
+from tito.leaderboard.board import ranks, record
 from tito.leaderboard.jobs import MAX_ATTEMPTS
+from tito.leaderboard.tables import Event
 from tito.leaderboard.web import plots
 
 INTERVALS = st.lists(
@@ -62,6 +63,11 @@ def test_machines_are_never_in_one_ranking(board: Board, measuring: Measuring) -
     assert rows(board, machine="old") == [(1, "ada")]
 
 
+def record_of(board: Board) -> list[float]:
+    with board.database.read() as session:
+        return [score for _, score in record(session, session.get_one(Event, 1))]
+
+
 def test_hidden_and_disqualified_entries_are_not_on_the_board(
     board: Board, measuring: Measuring
 ) -> None:
@@ -73,10 +79,12 @@ def test_hidden_and_disqualified_entries_are_not_on_the_board(
     for away, back, reason in (("hide", "show", ""), ("disqualify", "requalify", "calls BLAS")):
         board.instructor.post(f"/instructor/submissions/1/{away}", reason=reason)
         assert rows(board) == []
+        assert record_of(board) == []  # its curve would tell the score
         if reason:
             assert f"Disqualified: {reason}" in ada.browser.get("/submissions/1").text
         board.instructor.post(f"/instructor/submissions/1/{back}")
         assert rows(board) == [(1, "ada")]
+        assert record_of(board) == [2.0]
     log = board.instructor.browser.get("/instructor/audit").text
     assert all(word in log for word in ("disqualify", "calls BLAS", "hide", "submission 1"))
 
