@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.backends.optimized.gemm.blocking import COPY_ROWS
-from tinytorch.backends.optimized.gemm.loops import cost_of_dots
-from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES
-from tinytorch.backends.optimized.gemm.tiles import cost_of_tiles
+from tinytorch.backends.optimized.gemm.loops import TURNING, cost_of_dots
+from tinytorch.backends.optimized.gemm.tiles import costs_of_tiles
 from tinytorch.jit.library import kernel
 
 
 @kernel
 def _is_by_dots(m: int, n: int, k: int, itemsize: int) -> bool:
-    tiles = cost_of_tiles(m, n, k, REGISTER_BYTES // itemsize, COPY_ROWS // 2)
-    return cost_of_dots(m, n, k, itemsize) < tiles
+    straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
+    return cost_of_dots(m, n, k, itemsize) < min(straight, turned + TURNING)
 
 
 @pytest.mark.parametrize("m, n, k", [(1, 1000, 1000), (8, 4, 900), (32, 4, 900), (1000, 4, 3000)])

@@ -23,7 +23,6 @@ from numba import types
 
 from tinytorch.backends.optimized.gemm.blocking import (
     ASKS_AHEAD,
-    COPY_ROWS,
     DOT_ROW_BYTES,
     L2_BYTES,
     balanced,
@@ -49,7 +48,7 @@ from tinytorch.backends.optimized.gemm.panels import (
 from tinytorch.backends.optimized.gemm.tiles import (
     PRODUCT,
     WAY,
-    cost_of_tiles,
+    costs_of_tiles,
     make_tiles,
     transposed,
 )
@@ -66,6 +65,9 @@ which a tile that has 24 sums and not 12 gives each half as much."""
 NEAR_DOT, FAR_DOT = 14 if ASKS_AHEAD else 11, 18
 """What a multiply-add of a dot product costs, in tenths of a tile's, where A is in L2 and where it
 is beyond: by measurements of 112 shapes (a tile of 12 sums is itself not as fast as one of 24)."""
+
+TURNING = 20_000
+"""What it costs in any case, in multiply-adds, to copy the rows of A and turn those of C."""
 
 _ROW_DOT_COLUMNS = tuple(host_vector_unit().columns_of_dots(1, itemsize) for itemsize in (4, 8))
 
@@ -208,8 +210,8 @@ def _choosing(
             # a column is a row: C.T = B.T @ A.T
             m, n, a, b = 1, m, transposed(b), transposed(a)
         contiguous = a.column == itemsize and b.row == itemsize
-        dots_cost = cost_of_dots(m, n, k, itemsize)
-        if contiguous and dots_cost < cost_of_tiles(m, n, k, lanes, COPY_ROWS // 2):
+        straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
+        if contiguous and cost_of_dots(m, n, k, itemsize) < min(straight, turned + TURNING):
             return dots(m, n, k, a, b, c, start, relu, scratch)
         most = GEMV_ROWS
         if m > TILE_ROWS[TILE_VECTORS]:

@@ -65,33 +65,36 @@ def transposed(matrix: Matrix) -> Matrix:
 
 
 @kernel(force_inline=True)
-def cost_of_tiles(m: int, n: int, k: int, lanes: int, copy_rows: int) -> int:
-    """Of packing B, which costs as much as so many rows, and of tiles of C, in lanes of a vector
-    instruction."""
-    return (n + lanes - 1) // lanes * lanes * k * (m + copy_rows)
+def costs_of_tiles(m: int, n: int, k: int, itemsize: int, copies: int) -> tuple[int, int]:
+    """What C costs by tiles, and what C.T does and to turn it, in lanes of a vector instruction.
+
+    Args:
+        copies: 1 if columns are copied into rows first, of B or, for C.T, of A: as much as so many
+            rows of C, twice as much beyond L1 and three times beyond L2. Else 0.
+    """
+    lanes = REGISTER_BYTES // itemsize
+    rows, columns = (m + lanes - 1) // lanes * lanes, (n + lanes - 1) // lanes * lanes
+    far_a, far_b = 1 + (m * k * itemsize > L1_BYTES), 1 + (n * k * itemsize > L1_BYTES)
+    far_a, far_b = far_a + (m * k * itemsize > L2_BYTES), far_b + (n * k * itemsize > L2_BYTES)
+    straight = columns * k * (m + copies * (COPY_ROWS * far_b // 2))
+    # the elements of C that are turned come from as far as A
+    turned = rows * (k * (n + copies * (COPY_ROWS * far_a // 2)) + (8 + 8 * far_a) * n)
+    has_room = copies == 0 or rows_at_once(n, itemsize) >= rows
+    return straight, turned if has_room else straight
 
 
 @kernel(force_inline=True)
 def costs_less_turned(m: int, n: int, k: int, a: Matrix, b: Matrix, itemsize: int) -> bool:
     """Whether C.T is better computed, and then transposed: B needs no packing, or A, whose steps
     are far apart, is read as rows of many columns and not of a tile's few rows."""
-    lanes = REGISTER_BYTES // itemsize
-    whole = (m + lanes - 1) // lanes * lanes
-    # what is copied, and the elements of C that are turned, cost twice where A is beyond L1, and
-    # three times beyond L2
-    far = 2 if m * k * itemsize > L1_BYTES else 1
-    far = 3 if m * k * itemsize > L2_BYTES else far
-    turning = whole * (8 + 8 * far) * n
     if b.column != itemsize:
-        has_room, copying = rows_at_once(n, itemsize) >= whole, COPY_ROWS * far // 2
-        turned = cost_of_tiles(n, m, k, lanes, copying) + turning
-        return has_room and turned < cost_of_tiles(m, n, k, lanes, copying)
-    is_packed = n > TILES_THAT_PAY * TILE_VECTORS * lanes
+        straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
+        return turned < straight
+    is_packed = n > TILES_THAT_PAY * TILE_VECTORS * REGISTER_BYTES // itemsize
     if a.row != itemsize or is_packed or m * k * itemsize <= L2_BYTES:
         return False
-    walking = COPY_ROWS * m * k
-    turned = cost_of_tiles(n, m, k, lanes, 0) + turning
-    return crosses_pages(k, a.column) and turned < cost_of_tiles(m, n, k, lanes, 0) + walking
+    straight, turned = costs_of_tiles(m, n, k, itemsize, 0)
+    return crosses_pages(k, a.column) and turned < straight + COPY_ROWS * m * k
 
 
 @kernel(force_inline=True)
