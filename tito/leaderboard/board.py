@@ -59,7 +59,8 @@ def scored(session: Session, event: Event, machine_class: str | None = None) -> 
 
     A run that was noisy, or failed by no fault of the entry, takes no score away.
 
-    The final run, in which the first ten are measured together, counts more than any before it.
+    The final run, in which the first ten are measured together, comes after all others; what an
+    instructor has measured again after it counts more.
     """
     classes = machine_classes(session, event)
     chosen = machine_class or (classes[0] if classes else "")
@@ -75,7 +76,7 @@ def scored(session: Session, event: Event, machine_class: str | None = None) -> 
             Job.kind.in_(("measure", "final")),
             Outcome.verdict.not_in(RETRIED),
         )
-        .order_by(Job.kind == "final", Outcome.id)
+        .order_by(Outcome.id)
     )  # fmt: skip
     latest: dict[int, Outcome] = {}
     for outcome in session.scalars(query):

@@ -19,11 +19,12 @@ from sqlalchemy.orm import Session
 from tito.compete.event import EventError, load_event
 from tito.compete.process import BASELINES
 from tito.leaderboard import audit, board, jobs
-from tito.leaderboard.tables import Classroom, Event, EventVersion, Person
+from tito.leaderboard.tables import Classroom, Event, EventVersion, Job, Person, Run
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,58}[a-z0-9]")
 FILES = ("event.toml", "task.py", "starter.py")
 FINALISTS = 10
+FINAL_WAIT = 600.0
 
 
 def read_files(folder: Path) -> dict[str, str]:
@@ -121,6 +122,21 @@ def change_state(session: Session, actor: Person, event: Event, state: str) -> N
         else:
             event.state = "closed"
     audit.note(session, actor, event.state, event.name)
+
+
+def finals_of_others(session: Session, runner: Person) -> list[int]:
+    """Final runs that are for another kind of machine than the runner's: that of the board, or they
+    would not be on it. A run that has waited for `FINAL_WAIT` seconds is for any runner."""
+    waiting = select(Job).where(
+        Job.kind == "final", Job.state != "done", Job.created > time.time() - FINAL_WAIT
+    )
+    last = select(Run.machine_class).where(Run.runner_id == runner.id).order_by(Run.id.desc())
+    own = session.scalar(last.limit(1))
+    return [
+        job.id
+        for job in session.scalars(waiting)
+        if own not in board.machine_classes(session, job.version.event)[:1]
+    ]
 
 
 def describe(event: Event) -> dict[str, Any]:

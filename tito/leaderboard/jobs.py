@@ -55,8 +55,9 @@ def enqueue(
     return job
 
 
-def take(session: Session, runner: Person) -> Job | None:
-    """Give the oldest job that nobody works on to a runner; None if there is none."""
+def take(session: Session, runner: Person, unfit: Sequence[int] = ()) -> Job | None:
+    """Give the oldest job that nobody works on to a runner, but none of `unfit`; None if there is
+    none."""
     now = time.time()
     latest = now + 2 * LEASE_SECONDS  # a lease beyond is of a clock that has been set back since
     job = session.scalar(
@@ -65,7 +66,8 @@ def take(session: Session, runner: Person) -> Job | None:
             or_(
                 Job.state == "waiting",
                 (Job.state == "running") & ~Job.lease_until.between(now, latest),
-            )
+            ),
+            Job.id.not_in(unfit),
         )
         .order_by(Job.id)
         .limit(1)
@@ -76,7 +78,7 @@ def take(session: Session, runner: Person) -> Job | None:
     job.attempts += 1
     if job.attempts > MAX_ATTEMPTS:  # it takes its runners down with it
         _give_up(session, job, runner)
-        return take(session, runner)
+        return take(session, runner, unfit)
     job.state, job.runner_id, job.started = "running", runner.id, now
     job.lease, job.lease_until, job.progress = secrets.token_urlsafe(24), now + LEASE_SECONDS, 0.0
     return job

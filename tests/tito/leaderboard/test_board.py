@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
+import pytest
 from hypothesis import given, strategies as st
 
 from tests.tito.leaderboard.conftest import Board, Measuring, told
+from tito.leaderboard import events
 from tito.leaderboard.board import ranks, record
 from tito.leaderboard.jobs import MAX_ATTEMPTS
 from tito.leaderboard.tables import Event
@@ -127,6 +129,49 @@ def test_an_event_is_not_closed_while_entries_wait_to_be_measured(
     measuring.finish(taken, told("numpy", 1.0), told("submission 2", 5.0))
     board.instructor.post("/instructor/events/1/state", state="closing")
     assert [e["name"] for e in measuring.take()["entries"]] == ["submission 2", "submission 1"]
+
+
+def test_a_final_run_is_taken_on_the_board_s_kind_of_machine(
+    board: Board, measuring: Measuring
+) -> None:
+    other = Measuring(board, "runner two")
+    for who, runner, machine in (("ada", measuring, "fast"), ("bob", measuring, "fast"),
+                                 ("eve", other, "slow")):  # fmt: skip
+        board.submit(board.join(who), who)
+        runner.measure(2.0, machine)
+    board.instructor.post("/instructor/events/1/state", state="closing")
+    assert other.take() is None and Measuring(board, "runner three").take() is None
+    job = measuring.take()
+    measuring.finish(
+        job, told("numpy", 1.0), told("submission 1", 1.0), told("submission 2", 4.0),
+        machine="fast",
+    )  # fmt: skip
+    assert rows(board) == [(1, "bob"), (2, "ada")]
+
+
+def test_a_final_run_that_waits_for_long_is_for_any_runner(
+    board: Board, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.submit(board.join("ada"))
+    measuring.measure(2.0)
+    board.instructor.post("/instructor/events/1/state", state="closing")
+    other = Measuring(board, "runner two")
+    assert other.take() is None
+    monkeypatch.setattr(events, "FINAL_WAIT", 0.0)
+    assert [e["name"] for e in other.take()["entries"]] == ["submission 1"]
+
+
+def test_what_is_measured_again_after_the_final_run_counts(
+    board: Board, measuring: Measuring
+) -> None:
+    board.submit(board.join("ada"))
+    measuring.measure(3.0)
+    board.instructor.post("/instructor/events/1/state", state="closing")
+    measuring.measure(2.0)
+    assert record_of(board) == [2.0]
+    board.instructor.post("/instructor/submissions/1/again")
+    measuring.measure(2.5)
+    assert record_of(board) == [2.5]
 
 
 def test_a_final_run_that_fails_takes_no_score_away(board: Board, measuring: Measuring) -> None:

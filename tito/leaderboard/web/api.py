@@ -159,7 +159,8 @@ def about(request: Request, asker: Runner, machine: dict[str, str]) -> None:
 def take(request: Request, asker: Runner) -> dict[str, Any] | None:
     """The next job, with all that it needs."""
     with request.app.state.database.write() as session:
-        taken = jobs.take(session, session.get_one(Person, asker))
+        person = session.get_one(Person, asker)
+        taken = jobs.take(session, person, events.finals_of_others(session, person))
     if taken is None:
         return None
     # It is taken before it is read: one that cannot be read is given up, and holds up no other.
