@@ -17,6 +17,7 @@ from tests.graph.compiler.native.test_build import (
     schedule_of,
 )
 from tinytorch import nn
+from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, TensorMeta, float32
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native import ops, partition
@@ -130,7 +131,7 @@ def test_parts_write_the_whole_result_once():
         divided.add(step.op.name)
         written = np.concatenate([elements(part.output).ravel() for part in parts])
         np.testing.assert_array_equal(np.sort(written), elements(step.output).ravel())
-    assert divided >= {"linear", "matmul", "conv2d", "max_pool2d", "layer_norm"}
+    assert divided >= {"linear", "matmul", "conv2d", "max_pool2d", "layer_norm", "group_norm"}
 
 
 def test_sums_over_the_batch_are_added_up(rng, everything_divided):
@@ -144,6 +145,23 @@ def test_sums_over_the_batch_are_added_up(rng, everything_divided):
     assert "arrive(" in program.source
     for got, want in zip(program([x, y]), (x.sum(0), (x * y).sum(0), (x * y).sum()), strict=True):
         np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+def test_group_norm_and_its_gradients_on_two_threads(rng, everything_divided):
+    x, g = rng.standard_normal((2, 6, 4, 20)).astype(np.float32)
+    w, b = rng.standard_normal((2, 4)).astype(np.float32)
+    of = {"groups": 2, "eps": 1e-3}
+
+    def function(x: Tensor, g: Tensor, w: Tensor, b: Tensor) -> Any:
+        forward = apply(OPS["group_norm"], x, w, b, **of)
+        back = apply(OPS["group_norm_backward"], g, x, w, **of)
+        return forward, back, apply(OPS["group_norm_weight"], g, x, **of)
+
+    tensors = [*map(tinytorch.tensor, (x, g, w, b))]
+    program = native.build(schedule_of(function, *tensors))
+    assert "arrive(" in program.source
+    for got, want in zip(program([x, g, w, b]), function(*tensors), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), 1e-5, 1e-5)
 
 
 def test_a_loop_is_divided_along_its_first_long_dimension():

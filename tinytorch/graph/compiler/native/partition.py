@@ -166,7 +166,7 @@ def divide_sum(step: Step, count: int) -> list[Step] | None:
     if body is None:
         name, shapes = step.op.name, [step.inputs[i].shape for i in cut]  # type: ignore[union-attr]
         is_sum = (
-            name == "conv2d_weight"
+            name in ("conv2d_weight", "group_norm_weight")
             or (name == "layer_norm_weight" and len(shapes[0]) > 1)
             or (name == "sum" and 0 in step.params["dims"])
         )
@@ -345,6 +345,8 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("max_pool2d", "avg_pool2d", "max_pool2d_select"), _first_of(0, 0)),
     **dict.fromkeys(("max_pool2d_backward", "avg_pool2d_backward"), _first_of(0, 0)),
     "conv2d": _first_of(0, None, None),
+    "group_norm": _first_of(0, None, None),
+    "group_norm_backward": _first_of(0, 0, None),
     "conv2d_input": _first_of(0, None),
     "linear": _linear,
     "quantized_linear": _quantized_linear,
