@@ -28,6 +28,15 @@ def _places(beats: Callable[[Any, Any], Any]) -> Callable[..., None]:
     @kernel
     def columns(x: Array, out: Array) -> None:
         """x (outer, length, inner): of equal elements the first, and the first NaN before all."""
+        if x.shape[2] == 1:
+            for i in range(x.shape[0]):
+                most, place = x[i, 0, 0], 0
+                for j in range(1, x.shape[1]):
+                    value = x[i, j, 0]
+                    if beats(value, most) or (value != value and most == most):
+                        most, place = value, j
+                out[i, 0] = place
+            return
         best = np.empty(x.shape[2], x.dtype)
         for i in range(x.shape[0]):
             first, at = x[i, 0], out[i]
@@ -42,6 +51,9 @@ def _places(beats: Callable[[Any, Any], Any]) -> Callable[..., None]:
                     at[k] = j if wins else at[k]
 
     return columns
+
+
+KERNELS = {"argmax": _places(above), "argmin": _places(below)}
 
 
 def _along(columns: Callable[..., None], otherwise: Callable[..., Array]) -> Callable[..., Array]:
@@ -64,8 +76,8 @@ def _along(columns: Callable[..., None], otherwise: Callable[..., Array]) -> Cal
     return place
 
 
-argmax = _along(_places(above), reference.argmax)
+argmax = _along(KERNELS["argmax"], reference.argmax)
 """Index of the first largest element along `dim`; that of a NaN, if there is one."""
 
-argmin = _along(_places(below), reference.argmin)
+argmin = _along(KERNELS["argmin"], reference.argmin)
 """Index of the first smallest element along `dim`; that of a NaN, if there is one."""

@@ -7,7 +7,7 @@ table       what there is, and how a kernel enters
 records     what symbols are told of sizes and tables: a name for each word
 rows        softmax, cross entropy, layer norm: functions of the rows of a matrix
 channels    batch norm: functions of channels
-sums        reductions
+sums        reductions, and where extremes are
 products    batches of matrix products
 quantized   products of few rows with quantized weights
 attention   attention and its gradient

@@ -315,6 +315,16 @@ def _reduce(code: Code, step: Step) -> None:
         source = target
 
 
+@writes("argmax", "argmin")
+def _place(code: Code, step: Step) -> None:
+    view, dim = _only_view(step), step.params["dim"]
+    if not step.output.size:
+        return
+    outer, inner = math.prod(view.shape[:dim]), math.prod(view.shape[dim + 1 :])
+    addresses = code.address(contiguous(code, view)), code.address(step.output)
+    code.call(step.op.name, real_of(view), outer, view.shape[dim], inner, *addresses)
+
+
 # -- images ----------------------------------------------------------------------------------------
 
 
