@@ -69,7 +69,7 @@ def _crop(x: Tensor, sizes: Sequence[int]) -> Tensor:
     return x
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # of large images they are large themselves
 def _bordered(shape: Shape, sizes: tuple[int, ...], mode: str) -> Grid:
     """Where the elements of the padded dimensions are read."""
     count = len(sizes) // 2

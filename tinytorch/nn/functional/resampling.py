@@ -81,7 +81,7 @@ def _is_repeated(shape: Shape, sizes: list[int], scales: list[float]) -> bool:
     return all(count % n == 0 and scale * count == n for n, count, scale in places)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # of large images they are large themselves
 def _nearest(shape: Shape, sizes: Shape, scales: tuple[float, ...], mode: str) -> Grid:
     """Where the elements of the last dimensions, of this shape, are read."""
     added = np.float32(0.5 * (mode != "nearest"))
