@@ -255,32 +255,20 @@ def _layer_norm(code: Code, step: Step) -> None:
     )  # fmt: skip
 
 
-@writes("batch_norm", "batch_norm_backward", "batch_norm_weight")
-def _batch_norm(code: Code, step: Step) -> None:
+@writes(*(f"{of}_norm{part}" for of in ("batch", "group") for part in ("", "_backward", "_weight")))
+def _channels_norm(code: Code, step: Step) -> None:
     inputs = [contiguous(code, view) for view in _views(step)]
     n, c, *rest = max((view.shape for view in inputs), key=len)
     if not n * c * math.prod(rest):
         copies.copy(code, 0.0, step.output)
         return
+    sizes: tuple[int, ...] = (n, c, math.prod(rest))
+    if groups := step.params.get("groups"):
+        sizes = (n, groups, c // groups * math.prod(rest), c // groups)
     addresses = [code.address(view) for view in inputs]
     code.call(
-        step.op.name, real_of(step.output), n, c, math.prod(rest), *addresses,
-        float(step.params["eps"]), code.address(step.output),
-    )  # fmt: skip
-
-
-@writes("group_norm", "group_norm_backward", "group_norm_weight")
-def _group_norm(code: Code, step: Step) -> None:
-    inputs = [contiguous(code, view) for view in _views(step)]
-    n, c, *rest = max((view.shape for view in inputs), key=len)
-    if not n * c * math.prod(rest):
-        copies.copy(code, 0.0, step.output)
-        return
-    groups = step.params["groups"]
-    addresses = [code.address(view) for view in inputs]
-    code.call(
-        step.op.name, real_of(step.output), n, groups, c // groups * math.prod(rest), c // groups,
-        *addresses, float(step.params["eps"]), code.address(step.output),
+        step.op.name, real_of(step.output), *sizes, *addresses, float(step.params["eps"]),
+        code.address(step.output),
     )  # fmt: skip
 
 
