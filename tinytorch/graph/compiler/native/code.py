@@ -80,7 +80,8 @@ class Code:
         functions: what the text calls, by name.
         sources: the text of those that were generated, by name.
         arrays: int64 records and tables whose addresses the code gets; their owner keeps them.
-        failures: what the code reports by numbers from 1: the name of an index, and its bound.
+        failures: what the code reports by numbers from 1: the name of an index, its bound, and
+            where it is, if it is an input.
         arena_bytes: of the schedule's arena and, behind it, of temporary memory.
         part: of a step, where threads share it: which one is being written.
     """
@@ -97,7 +98,7 @@ class Code:
         self.functions: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
         self.arrays: list[Array] = []
-        self.failures: list[tuple[str, int]] = []
+        self.failures: list[tuple[str, int, StridedView | None]] = []
         self._names: dict[tuple[str, Word], str] = {}
         self._hints = _hints(schedule)
         self._base = -(-schedule.arena_bytes // ALIGNMENT) * ALIGNMENT
@@ -245,7 +246,7 @@ class Code:
         target = self.checks if is_input else self.lines
         if test in self.checks:
             return
-        self.failures.append((self.address(view), extent))
+        self.failures.append((self.address(view), extent, view if is_input else None))
         failure = str(len(self.failures))
         if self.count > 1:
             failure = f"abandon({self.barrier}, {failure})"

@@ -178,9 +178,20 @@ class NativeProgram:
         failure = self._run(frame)
         self._frames.append(frame)
         if failure:
-            name, extent = self._code.failures[failure - 1]
-            raise IndexError(f"{name} has an element that is not in 0 .. {extent - 1}")
+            raise self._index_error(*self._code.failures[failure - 1], values)
         return [_array_at(view, own, values) for view in self._returns]
+
+    def _index_error(
+        self, name: str, extent: int, view: StridedView | None, values: Sequence[Any]
+    ) -> IndexError:
+        has = "has an index" if view is None else f"has the index {_outlier(view, extent, values)}"
+        return IndexError(f"{name} {has} that is not in 0 .. {extent - 1}")
+
+
+def _outlier(view: StridedView, extent: int, values: Sequence[Any]) -> int:
+    """An index in an input that is out of range."""
+    indices = _array_at(view, [], values)
+    return int(indices[(indices < 0) | (indices >= extent)][0])
 
 
 def _array_at(view: StridedView, own: list[Array], values: Sequence[Any]) -> Array:
