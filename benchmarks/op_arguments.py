@@ -349,7 +349,7 @@ BY_FUNCTION: dict[str, Make] = {
     "F.local_response_norm": lambda v: _call(v.images(), 3),
     "F.layer_norm": _normalized,
     "F.rms_norm": lambda v: _call(v.array(), (v.columns,), v.array(v.columns)),
-    "F.group_norm": lambda v: _call(v.images(), 2),
+    "F.group_norm": lambda v: _call(v.images(), 2, *_channels(v)[:2]),
     "F.batch_norm": lambda v: _call(v.images(), *_channels(v), True),
     "F.instance_norm": lambda v: _call(v.images()),
     "F.dropout2d": lambda v: _call(v.images()),
