@@ -24,6 +24,7 @@ from tinytorch.functions.reductions import amax, argmax, max, mean
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
 from tinytorch.nn.functional.windows import windows
 from tinytorch.replay import holds
+from tinytorch.state import is_recording
 from tinytorch.tensor import Tensor
 
 MaybeIndices = Any  # a Tensor, or with return_indices two
@@ -313,8 +314,9 @@ def _largest(x: Tensor, dim: int) -> Tensor:
 
 
 def _has_gradient(x: Tensor) -> bool:
-    """Whether there is one, or, in a trace, may be."""
-    return x.requires_grad or not holds(x, are_known, traced=False)
+    """Whether one is recorded, or, in a trace, may be."""
+    is_recorded = x.requires_grad and is_recording()
+    return is_recorded or not holds(x, are_known, traced=False)
 
 
 def _no_indices(name: str, asked: bool) -> None:
@@ -362,7 +364,7 @@ def _over_windows(
     parts = [narrow(x, dim, a, b - a) for a, b in zip(starts, stops, strict=True)]
     if reduce is _largest and _has_gradient(x):  # a gradient that is written once, not by windows
         with no_grad():
-            places = [argmax(part, dim) + a for part, a in zip(parts, starts, strict=True)]
-            index = stack(places, dim)
+            first = from_numpy(np.array(starts).reshape(-1, *(1,) * (x.ndim - dim - 1)))
+            index = stack([argmax(part, dim) for part in parts], dim) + first
         return gather(x, dim, index)
     return stack([reduce(part, dim) for part in parts], dim)
