@@ -127,14 +127,17 @@ def change_state(session: Session, actor: Person, event: Event, state: str) -> N
 def finals_of_others(session: Session, runner: Person) -> list[int]:
     """Final runs that are for another kind of machine than the runner's: that of the board, or they
     would not be on it. A run that has waited for `FINAL_WAIT` seconds is for any runner."""
-    waiting = select(Job).where(
+    finals = select(Job).where(
         Job.kind == "final", Job.state != "done", Job.created > time.time() - FINAL_WAIT
     )
+    waiting = session.scalars(finals).all()
+    if not waiting:
+        return []
     last = select(Run.machine_class).where(Run.runner_id == runner.id).order_by(Run.id.desc())
     own = session.scalar(last.limit(1))
     return [
         job.id
-        for job in session.scalars(waiting)
+        for job in waiting
         if own not in board.machine_classes(session, job.version.event)[:1]
     ]
 

@@ -295,7 +295,7 @@ def adaptive_max_pool2d(
     # of equal elements the first in the order of memory takes the gradient: the first of each row
     # first; but a dimension that is not the last is reduced in less time
     for dim, size in reversed(sizes) if _has_gradient(x) else sizes:
-        x = _over_windows(x, dim, size, _largest)
+        x = _window_maxima(x, dim, size)
     return x
 
 
@@ -305,7 +305,18 @@ def adaptive_max_pool1d(
     """The largest element of each of the windows of `adaptive_avg_pool1d`."""
     _no_indices("adaptive_max_pool1d", return_indices)
     ((dim, size),) = _adaptive_sizes("adaptive_max_pool1d", x, output_size, 1)
-    return _over_windows(x, dim, size, _largest)
+    return _window_maxima(x, dim, size)
+
+
+def _window_maxima(x: Tensor, dim: int, count: int) -> Tensor:
+    """Dimension `dim` as the largest elements of `count` windows."""
+    if x.shape[dim] % count == 0 or not _has_gradient(x):
+        return _over_windows(x, dim, count, _largest)
+    with no_grad():  # a gradient that is written once, and not by windows
+        starts, parts = zip(*_uneven(x, dim, count), strict=True)
+        first = from_numpy(np.array(starts).reshape(-1, *(1,) * (x.ndim - dim - 1)))
+        index = stack([argmax(part, dim) for part in parts], dim) + first
+    return gather(x, dim, index)
 
 
 def _largest(x: Tensor, dim: int) -> Tensor:
@@ -359,12 +370,12 @@ def _over_windows(
     if extent % count == 0:
         split = reshape(x, (*x.shape[:dim], count, extent // count, *x.shape[dim + 1 :]))
         return reduce(split, dim + 1)
+    return stack([reduce(part, dim) for _, part in _uneven(x, dim, count)], dim)
+
+
+def _uneven(x: Tensor, dim: int, count: int) -> list[tuple[int, Tensor]]:
+    """Where each of `count` windows of dimension `dim` begins, and what is in it."""
+    extent = x.shape[dim]
     starts = [i * extent // count for i in range(count)]
     stops = [-(-(i + 1) * extent // count) for i in range(count)]
-    parts = [narrow(x, dim, a, b - a) for a, b in zip(starts, stops, strict=True)]
-    if reduce is _largest and _has_gradient(x):  # a gradient that is written once, not by windows
-        with no_grad():
-            first = from_numpy(np.array(starts).reshape(-1, *(1,) * (x.ndim - dim - 1)))
-            index = stack([argmax(part, dim) for part in parts], dim) + first
-        return gather(x, dim, index)
-    return stack([reduce(part, dim) for part in parts], dim)
+    return [(a, narrow(x, dim, a, b - a)) for a, b in zip(starts, stops, strict=True)]

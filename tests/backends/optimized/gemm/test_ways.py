@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.backends.optimized.gemm.loops import TURNING, cost_of_dots
-from tinytorch.backends.optimized.gemm.tiles import costs_of_tiles
+from tinytorch.backends.optimized.gemm.loops import dots_cost_less
 from tinytorch.jit.library import kernel
 
 
 @kernel
 def _is_by_dots(m: int, n: int, k: int, itemsize: int) -> bool:
-    straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
-    return cost_of_dots(m, n, k, itemsize) < min(straight, turned + TURNING)
+    return dots_cost_less(m, n, k, itemsize)
 
 
 @pytest.mark.parametrize("m, n, k", [(1, 1000, 1000), (8, 4, 900), (32, 4, 900), (1000, 4, 3000)])

@@ -73,13 +73,15 @@ _ROW_DOT_COLUMNS = tuple(host_vector_unit().columns_of_dots(1, itemsize) for ite
 
 
 @kernel(force_inline=True)
-def cost_of_dots(m: int, n: int, k: int, itemsize: int) -> int:
-    """In multiply-adds of a tile: at the end of each dot product its lanes are added up, and all of
-    A is read again for every `DOT_COLUMNS` columns of C."""
+def dots_cost_less(m: int, n: int, k: int, itemsize: int) -> bool:
+    """Than tiles, in multiply-adds of a tile: at the end of each dot product its lanes are added
+    up, and all of A is read again for every `DOT_COLUMNS` columns of C."""
     tenths = 10
     if n > DOT_COLUMNS:
         tenths = FAR_DOT if m * k * itemsize > L2_BYTES else NEAR_DOT
-    return m * n * (tenths * k // 10 + 10 * REGISTER_BYTES // itemsize)
+    straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
+    dots = m * n * (tenths * k // 10 + 10 * REGISTER_BYTES // itemsize)
+    return dots < min(straight, turned + TURNING)
 
 
 def _make_dots(
@@ -210,8 +212,7 @@ def _choosing(
             # a column is a row: C.T = B.T @ A.T
             m, n, a, b = 1, m, transposed(b), transposed(a)
         contiguous = a.column == itemsize and b.row == itemsize
-        straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
-        if contiguous and cost_of_dots(m, n, k, itemsize) < min(straight, turned + TURNING):
+        if contiguous and dots_cost_less(m, n, k, itemsize):
             return dots(m, n, k, a, b, c, start, relu, scratch)
         most = GEMV_ROWS
         if m > TILE_ROWS[TILE_VECTORS]:
