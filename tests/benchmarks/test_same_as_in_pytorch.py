@@ -37,6 +37,7 @@ OTHER_VALUES = {
     "F.conv_transpose2d": "as above",
     "F.gaussian_nll_loss": "a variance of infinity: log and quotient, of which PyTorch's is one",
     "F.gelu": "gelu of infinity is infinity",
+    "F.group_norm": "a weight of infinity: PyTorch's factor and shift are infinite, their sum NaN",
     "F.multi_margin_loss": "scores of NaN give NaN",
     "F.pixel_unshuffle": "without elements, PyTorch leaves the shape as it is",
     "F.scaled_dot_product_attention": "dropout draws",
