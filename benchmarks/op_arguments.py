@@ -127,7 +127,7 @@ BY_PARAMETER: dict[str, Make] = {
     "length": lambda v: v.shape[v.dim or 0] - 2,
     "tensors": lambda v: [v.array(), v.array()],
     "chunks": lambda v: 4,
-    "size": lambda v: 8,
+    **dict.fromkeys(("size", "split_size_or_sections"), lambda v: 8),
     "step": lambda v: 4,
     "indices_or_sections": lambda v: 4,
     "shifts": lambda v: 3,
@@ -267,6 +267,7 @@ BY_FUNCTION: dict[str, Make] = {
     "meshgrid": lambda v: _call(v.array(v.rows), v.array(v.columns), indexing="ij"),
     **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), lambda v: _call(v.array())),
     "flip": lambda v: _call(v.array(), (v.dim or 0,)),
+    "reshape": lambda v: _call(v.array(), (-1,)),
     "permute": lambda v: _call(v.array(), (1, 0)),
     "expand": lambda v: _call(v.array(v.columns), v.rows, v.columns),
     "expand_as": lambda v: _call(v.array(v.columns), v.array()),
@@ -413,14 +414,20 @@ def parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     yield from takewhile(lambda p: p.default is p.empty, every)
 
 
+#: Whose `dims` are an order, or one number for each dimension.
+ORDERS = ("permute", "tile")
+
+
 @cache
 def dims_of(name: str) -> tuple[int | None, ...]:
     """The values of `dim` that a function is measured with; (None,) if it has none."""
     function = functions()[name]
     known = inspect.signature(inspect.unwrap(function)).parameters
     dim = known.get("dim", known.get("dimension", known.get("dims")))
-    if dim is None or dim.kind is dim.VAR_POSITIONAL:
+    if dim is None or name in ORDERS:
         return (None,)
+    if name == "logsumexp":  # PyTorch's has no default
+        return (0, 1)
     return (None, 0, 1) if dim.default is None else (0, 1)
 
 
@@ -465,7 +472,8 @@ def of_library(name: str, library: Any, functional: Any) -> Any:
     """The function of this name in TinyTorch or PyTorch: of the module, or a method."""
     if name.startswith("F."):
         return getattr(functional, name[2:], None)
-    return getattr(library, name, None) or getattr(library.Tensor, name, None)
+    found = getattr(library, name, None)  # `torch.float` is a dtype, and a method
+    return found if callable(found) else getattr(library.Tensor, name, None)
 
 
 OURS = (tinytorch, F)

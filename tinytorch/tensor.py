@@ -471,13 +471,13 @@ class Tensor:
         def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
 
     @replayed
-    def view(self, *shape: Any) -> Tensor:
+    def view(self, *given: Any, size: Any = None) -> Tensor:
         """`reshape` that shares memory.
 
         Raises:
             ShapeError: the elements would have to be copied.
         """
-        out = movement.reshape(self, *shape)
+        out = movement.reshape(self, *given, shape=size)
         if holds(self, lambda a: a.flags.c_contiguous, traced=True):  # then it is never copied
             return out
         if not np.may_share_memory(self._data, out._data) and self.meta.size:
@@ -490,6 +490,7 @@ class Tensor:
 
 for _name, _function in METHODS.items():
     setattr(Tensor, _name, _function)
+Tensor.T, Tensor.mT = map(property, map(replayed, (Tensor.T.fget, Tensor.mT.fget)))  # type: ignore
 add_foreign_names(Tensor, "torch.Tensor")
 
 
@@ -499,8 +500,7 @@ def _is_operand(value: Any) -> bool:
 
 def _as_operand(value: Any) -> Tensor:
     """A NumPy array or a list as a tensor, in the numbers' own dtype."""
-    array, meta = array_of(value, None)
-    return wrap(array, meta)
+    return wrap(*array_of(value, None))
 
 
 def _same_memory(a: Array, b: Array) -> bool:

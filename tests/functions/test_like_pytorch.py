@@ -55,6 +55,35 @@ def test_division_rounds(mode: str | None, dtype: str) -> None:
     assert_like_torch(lambda a: a.div(-3, rounding_mode=mode), None, x)
 
 
+#: Arguments by the names that PyTorch has for them.
+NAMED: list[Callable[[Any, Any], Any]] = [
+    lambda lib, x: lib.reshape(x, shape=(6, 4)), lambda lib, x: x.reshape(shape=(-1, 2)),
+    lambda lib, x: x.view(size=(6, 4)), lambda lib, x: lib.permute(x, dims=(2, 0, 1)),
+    lambda lib, x: x.permute(dims=(0, 2, 1)), lambda lib, x: x.expand(size=(5, 2, 3, 4)),
+    lambda lib, x: x.repeat(repeats=(1, 1, 2)), lambda lib, x: x.tile(dims=(2,)),
+    lambda lib, x: lib.broadcast_to(x, size=(5, 2, 3, 4)),
+    lambda lib, x: lib.cat(lib.split(x, split_size_or_sections=2, dim=1), dim=1),
+    lambda lib, x: lib.where(condition=x > 0, input=x, other=-x),
+    lambda lib, x: lib.add(x, other=x, alpha=2), lambda lib, x: lib.mul(x, other=3.0),
+    lambda lib, x: lib.matmul(x, other=x.mT), lambda lib, x: x.matmul(other=x[0].mT),
+    lambda lib, x: lib.bmm(x, mat2=x.mT), lambda lib, x: lib.mm(x[0], mat2=x[1].mT),
+    lambda lib, x: lib.mv(x[0], vec=x[1, 0]), lambda lib, x: lib.dot(x[0, 0], tensor=x[1, 0]),
+    lambda lib, x: lib.outer(x[0, 0], vec2=x[1, 0]), lambda lib, x: lib.maximum(x, other=-x),
+    lambda lib, x: lib.addmm(x[0], mat1=x[0] @ x[0].mT, mat2=x[1], beta=0.5),
+    lambda lib, x: lib.baddbmm(x, batch1=x @ x.mT, batch2=x, alpha=0.5),
+    lambda lib, x: lib.addmv(x[0, :, 0], mat=x[0], vec=x[1, 0]),
+    lambda lib, x: lib.addr(x[0], vec1=x[0, :, 0], vec2=x[1, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", NAMED)
+def test_arguments_have_the_names_that_they_have_in_pytorch(
+    call: Callable[[Any, Any], Any], rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal((2, 3, 4))
+    assert_like_torch(lambda t: call(tinytorch, t), lambda t: call(torch, t), x)
+
+
 BITS: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: ~a,
     lambda a, b: a << b, lambda a, b: a >> b, lambda a, b: a & 5, lambda a, b: a >> 1,

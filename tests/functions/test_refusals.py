@@ -55,6 +55,7 @@ INDEX = tinytorch.tensor([[0, 1, 1]])
         (lambda: tinytorch.cat({0: X}.values()), TypeError, "a list or a tuple.* not dict_values"),
         (lambda: tinytorch.cat(X), TypeError, "a list or a tuple of tensors, not Tensor"),
         (lambda: X.flip(0, dims=1), TypeError, r"given twice: \(0,\) and 1"),
+        (lambda: X.reshape(3, shape=6), TypeError, r"given twice: \(3,\) and 6"),
         (lambda: X.new_ones(2, size=3), TypeError, r"given twice: \(2,\) and 3"),
         (lambda: tinytorch.rand(2, size=3), TypeError, r"given twice: \(2,\) and 3"),
         (lambda: X.tril(0.5), TypeError, "float"),

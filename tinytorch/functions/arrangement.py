@@ -15,7 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
-from tinytorch.functions.dims import normalize_dim, shape_arguments
+from tinytorch.functions.dims import named_or_not, normalize_dim
 from tinytorch.functions.movement import (
     cat,
     expand,
@@ -62,9 +62,9 @@ def ravel(x: Tensor) -> Tensor:
     return flatten(x) if x.ndim else reshape(x, (1,))
 
 
-def tile(x: Tensor, *dims: Any) -> Tensor:
+def tile(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """`repeat`, where fewer repeats than dimensions stand for the last ones."""
-    counts = shape_arguments(dims)
+    counts = named_or_not(given, dims)
     return repeat(x, (1,) * (x.ndim - len(counts)) + counts)
 
 

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 Operand = "Tensor | float"
 
 
-def add(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
+def add(a: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a + alpha * b"""
-    return apply(ops.add, a, scaled(a, b, alpha))
+    return apply(ops.add, a, scaled(a, other, alpha))
 
 
-def sub(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
+def sub(a: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a - alpha * b"""
-    return apply(ops.sub, a, scaled(a, b, alpha))
+    return apply(ops.sub, a, scaled(a, other, alpha))
 
 
-def mul(a: Tensor | float, b: Tensor | float) -> Tensor:
+def mul(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a * b"""
-    return apply(ops.mul, a, b)
+    return apply(ops.mul, a, other)
 
 
-def div(a: Tensor | float, b: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
-    """a / b; integers become float32. Division by 0 gives an infinity or NaN, as IEEE 754 says.
+def div(a: Tensor | float, other: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
+    """a / other; integers become float32. Division by 0 gives an infinity or NaN, as IEEE 754 says.
 
     Args:
         rounding_mode: "floor" to round down, as `floor_divide`, "trunc" to round towards 0;
@@ -53,27 +53,27 @@ def div(a: Tensor | float, b: Tensor | float, *, rounding_mode: str | None = Non
         ValueError: it is another.
     """
     if rounding_mode is None:
-        return apply(ops.div, a, b)
+        return apply(ops.div, a, other)
     if rounding_mode == "floor":
-        return apply(ops.floor_divide, a, b)
+        return apply(ops.floor_divide, a, other)
     if rounding_mode != "trunc":
         raise ValueError(f"div: rounding_mode is 'floor', 'trunc' or None, not {rounding_mode!r}")
-    if promote(*(getattr(t, "meta", type(t)) for t in (a, b))).is_floating_point:
-        return trunc(apply(ops.div, a, b))
-    down = apply(ops.floor_divide, a, b)
-    rest = apply(ops.ne, apply(ops.mul, down, b), a)
+    if promote(*(getattr(t, "meta", type(t)) for t in (a, other))).is_floating_point:
+        return trunc(apply(ops.div, a, other))
+    down = apply(ops.floor_divide, a, other)
+    rest = apply(ops.ne, apply(ops.mul, down, other), a)
     below = apply(ops.ne, apply(ops.lt, a, 0) if hasattr(a, "meta") else a < 0,
-                  apply(ops.lt, b, 0) if hasattr(b, "meta") else b < 0)  # fmt: skip
+                  apply(ops.lt, other, 0) if hasattr(other, "meta") else other < 0)  # fmt: skip
     return apply(ops.add, down, apply(ops.logical_and, rest, below))
 
 
-def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a - b * trunc(a / b): the sign is a's.
+def fmod(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """a - other * trunc(a / other): the sign is a's.
 
     Raises:
         ZeroDivisionError: an integer is divided by zero.
     """
-    first, second = as_tensors(a, b)
+    first, second = as_tensors(a, other)
     x, y = arrays_of_integers(first, second)
     if x is not None and y.all():
         return of_array(np.asarray(np.fmod(x, y)))
@@ -136,8 +136,8 @@ def of_array(array: Array) -> Tensor:
     return wrap(array, meta_of_array(array))
 
 
-def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """floor(a / b).
+def floor_divide(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """floor(a / other).
 
     Raises:
         ZeroDivisionError: an integer is divided by zero.
@@ -146,11 +146,11 @@ def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
     >>> floor_divide(tensor([-3, 3]), 2)
     tensor([-2,  1])
     """
-    return apply(ops.floor_divide, a, b)
+    return apply(ops.floor_divide, a, other)
 
 
-def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a - b * floor(a / b): the sign is b's.
+def remainder(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """a - other * floor(a / other): the sign is that of `other`.
 
     Raises:
         ZeroDivisionError: an integer is divided by zero.
@@ -159,7 +159,7 @@ def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
     >>> remainder(tensor([-3, 3]), tensor([2, -2]))
     tensor([ 1, -1])
     """
-    return apply(ops.remainder, a, b)
+    return apply(ops.remainder, a, other)
 
 
 def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
@@ -194,54 +194,54 @@ def positive(a: Tensor) -> Tensor:
     return a
 
 
-def maximum(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The larger of a and b; NaN if either is. Equal ones get half of the gradient each."""
-    return apply(ops.maximum, a, b)
+def maximum(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """The larger of a and `other`; NaN if either is. Equal ones get half of the gradient each."""
+    return apply(ops.maximum, a, other)
 
 
-def minimum(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The smaller of a and b; NaN if either is. Equal ones get half of the gradient each."""
-    return apply(ops.minimum, a, b)
+def minimum(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """The smaller of a and `other`; NaN if either is. Equal ones get half of the gradient each."""
+    return apply(ops.minimum, a, other)
 
 
-def eq(a: Tensor | float, b: Tensor | float) -> Tensor:
+def eq(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a == b"""
-    return apply(ops.eq, a, b)
+    return apply(ops.eq, a, other)
 
 
-def ne(a: Tensor | float, b: Tensor | float) -> Tensor:
+def ne(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a != b"""
-    return apply(ops.ne, a, b)
+    return apply(ops.ne, a, other)
 
 
-def lt(a: Tensor | float, b: Tensor | float) -> Tensor:
+def lt(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a < b"""
-    return apply(ops.lt, a, b)
+    return apply(ops.lt, a, other)
 
 
-def le(a: Tensor | float, b: Tensor | float) -> Tensor:
+def le(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a <= b"""
-    return apply(ops.le, a, b)
+    return apply(ops.le, a, other)
 
 
-def gt(a: Tensor | float, b: Tensor | float) -> Tensor:
+def gt(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a > b"""
-    return apply(ops.lt, b, a)
+    return apply(ops.lt, other, a)
 
 
-def ge(a: Tensor | float, b: Tensor | float) -> Tensor:
+def ge(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a >= b"""
-    return apply(ops.le, b, a)
+    return apply(ops.le, other, a)
 
 
-def logical_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+def logical_and(a: Tensor | bool, other: Tensor | bool) -> Tensor:
     """True where both are true (not zero)."""
-    return apply(ops.logical_and, _truth(a), _truth(b))
+    return apply(ops.logical_and, _truth(a), _truth(other))
 
 
-def logical_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+def logical_or(a: Tensor | bool, other: Tensor | bool) -> Tensor:
     """True where one or both are true (not zero)."""
-    return apply(ops.logical_or, _truth(a), _truth(b))
+    return apply(ops.logical_or, _truth(a), _truth(other))
 
 
 def logical_not(a: Tensor) -> Tensor:
@@ -254,40 +254,40 @@ def _truth(x: Any) -> Any:
     return apply(ops.ne, x, 0.0) if hasattr(x, "meta") and x.meta.dtype.is_floating_point else x
 
 
-def logical_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+def logical_xor(a: Tensor | bool, other: Tensor | bool) -> Tensor:
     """True where exactly one is true (not zero)."""
     return apply(ops.ne, apply(ops.ne, a, 0) if hasattr(a, "meta") else bool(a),
-                 apply(ops.ne, b, 0) if hasattr(b, "meta") else bool(b))  # fmt: skip
+                 apply(ops.ne, other, 0) if hasattr(other, "meta") else bool(other))  # fmt: skip
 
 
 def where(
-    condition: Tensor, a: Tensor | float | None = None, b: Tensor | float | None = None
+    condition: Tensor, input: Tensor | float | None = None, other: Tensor | float | None = None
 ) -> Tensor:
-    """a where the condition is true (not zero), b elsewhere; the three broadcast.
+    """`input` where the condition is true (not zero), `other` elsewhere; the three broadcast.
 
     With the condition only: the indices where it is true, one vector for each dimension.
 
     Raises:
-        TypeError: only one of a and b is given.
+        TypeError: only one of input and other is given.
 
     >>> from tinytorch import tensor
     >>> x = tensor([-1.0, 2.0])
     >>> where(x > 0, x, 0.0)
     tensor([0., 2.])
     """
-    if a is None or b is None:
-        if a is not b:
+    if input is None or other is None:
+        if input is not other:
             raise TypeError("where takes a condition, or a condition and two values")
         found = np.nonzero(np.atleast_1d(condition._concrete("nonzero")))
         return tuple(wrap(each, meta_of_array(each)) for each in found)  # type: ignore[return-value]
-    if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
+    if isinstance(input, (bool, int, float)) and isinstance(other, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
-        a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
-    if type(a) is int:
-        a = _beside(b, a)
-    elif type(b) is int:
-        b = _beside(a, b)
-    return apply(ops.where, condition, a, b)
+        input = apply(ops.full, shape=(), value=input, dtype=promote(type(input), type(other)))
+    if type(input) is int:
+        input = _beside(other, input)
+    elif type(other) is int:
+        other = _beside(input, other)
+    return apply(ops.where, condition, input, other)
 
 
 def _where_of(x: Tensor, condition: Tensor, other: Tensor | float) -> Tensor:

@@ -207,16 +207,16 @@ def div_(x: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tens
     return _rounded_quotient(x, other, rounding_mode=rounding_mode)
 
 
-def copy_(x: Tensor, source: Operand, non_blocking: bool = False) -> Tensor:
-    """Take over the values of `source`, which broadcasts, cast to x's dtype."""
-    if type(source) in SCALAR_TYPES:
-        return fill_(x, source)
-    if not is_tensor(source):
-        array = np.asarray(source)
-        source = wrap(array, meta_of_array(array))
-    if records(x, source):
-        return rebind(x, "copy", _copied, source)
-    write(x, ops.expand, source, shape=x.shape)
+def copy_(x: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
+    """Take over the values of `src`, which broadcasts, cast to x's dtype."""
+    if type(src) in SCALAR_TYPES:
+        return fill_(x, src)
+    if not is_tensor(src):
+        array = np.asarray(src)
+        src = wrap(array, meta_of_array(array))
+    if records(x, src):
+        return rebind(x, "copy", _copied, src)
+    write(x, ops.expand, src, shape=x.shape)
     return x
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
+def matmul(a: Tensor, other: Tensor) -> Tensor:
     """Matrix product; a 1-d operand is a row on the left, a column on the right.
 
     Shapes: (..., m, k) with (..., k, n) gives (..., m, n); batch dimensions broadcast.
@@ -35,16 +35,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     >>> matmul(ones(5, 2, 3), ones(3, 4)).shape, matmul(ones(5, 2, 3), ones(3)).shape
     ((5, 2, 4), (5, 2))
     """
-    if a.ndim >= 2 and b.ndim >= 2:
-        return apply(ops.matmul, a, b)
-    if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: an operand is 0-d; use *")
-    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+    if a.ndim >= 2 and other.ndim >= 2:
+        return apply(ops.matmul, a, other)
+    if a.ndim == 0 or other.ndim == 0:
+        raise ShapeError(f"matmul: shapes {a.shape} and {other.shape}: an operand is 0-d; use *")
+    if a.shape[-1] != other.shape[-2 if other.ndim > 1 else 0]:
         raise ShapeError(
-            f"matmul: shapes {a.shape} and {b.shape} do not fit: {a.shape[-1]} and "
-            f"{b.shape[-2 if b.ndim > 1 else 0]} should be equal"
+            f"matmul: shapes {a.shape} and {other.shape} do not fit: {a.shape[-1]} and "
+            f"{other.shape[-2 if other.ndim > 1 else 0]} should be equal"
         )
-    out: Tensor = _with_vector(a, b)
+    out: Tensor = _with_vector(a, other)
     return out
 
 
@@ -57,55 +57,55 @@ def _with_vector(a: Tensor, b: Tensor) -> Tensor:
     return movement.reshape(out, (*batch, *[m] * (a.ndim > 1), *[n] * (b.ndim > 1)))
 
 
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product of two vectors: the sum of a[i] * b[i].
+def dot(a: Tensor, tensor: Tensor) -> Tensor:
+    """Inner product of two vectors: the sum of a[i] * tensor[i].
 
     Raises:
         ShapeError: an operand is not 1-d, or their sizes differ.
     """
-    if a.ndim != 1 or b.ndim != 1:
-        raise ShapeError(f"dot: shapes {a.shape} and {b.shape} must be 1-d; use matmul")
-    return matmul(a, b)
+    if a.ndim != 1 or tensor.ndim != 1:
+        raise ShapeError(f"dot: shapes {a.shape} and {tensor.shape} must be 1-d; use matmul")
+    return matmul(a, tensor)
 
 
-def outer(a: Tensor, b: Tensor) -> Tensor:
-    """out[i, j] = a[i] * b[j]: (n,) and (m,) give (n, m).
+def outer(a: Tensor, vec2: Tensor) -> Tensor:
+    """out[i, j] = a[i] * vec2[j]: (n,) and (m,) give (n, m).
 
     Raises:
         ShapeError: an operand is not 1-d.
     """
-    if a.ndim != 1 or b.ndim != 1:
-        raise ShapeError(f"outer: shapes {a.shape} and {b.shape} must be 1-d")
-    return movement.unsqueeze(a, 1) * movement.unsqueeze(b, 0)
+    if a.ndim != 1 or vec2.ndim != 1:
+        raise ShapeError(f"outer: shapes {a.shape} and {vec2.shape} must be 1-d")
+    return movement.unsqueeze(a, 1) * movement.unsqueeze(vec2, 0)
 
 
-def mm(a: Tensor, b: Tensor) -> Tensor:
+def mm(a: Tensor, mat2: Tensor) -> Tensor:
     """Matrix product of two matrices, without broadcasting: (m, k) and (k, n) give (m, n).
 
     Raises:
         ShapeError: an operand is no matrix, or the inner dimensions differ.
     """
-    return _of_dims("mm", a, 2, b, 2)
+    return _of_dims("mm", a, 2, mat2, 2)
 
 
-def bmm(a: Tensor, b: Tensor) -> Tensor:
+def bmm(a: Tensor, mat2: Tensor) -> Tensor:
     """Matrix products of a batch: (n, m, k) and (n, k, p) give (n, m, p).
 
     Raises:
         ShapeError: an operand is not 3-d, or batch or inner dimensions differ.
     """
-    if a.shape[:1] != b.shape[:1]:
-        raise ShapeError(f"bmm: shapes {a.shape} and {b.shape} have different batches")
-    return _of_dims("bmm", a, 3, b, 3)
+    if a.shape[:1] != mat2.shape[:1]:
+        raise ShapeError(f"bmm: shapes {a.shape} and {mat2.shape} have different batches")
+    return _of_dims("bmm", a, 3, mat2, 3)
 
 
-def mv(a: Tensor, b: Tensor) -> Tensor:
+def mv(a: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector: (m, k) and (k,) give (m,).
 
     Raises:
         ShapeError: the operands have other numbers of dimensions, or the inner ones differ.
     """
-    return _of_dims("mv", a, 2, b, 1)
+    return _of_dims("mv", a, 2, vec, 1)
 
 
 def _of_dims(name: str, a: Tensor, a_dims: int, b: Tensor, b_dims: int) -> Tensor:
@@ -129,60 +129,64 @@ def _scaled_sum(name: str, x: Tensor, beta: float, product: Tensor, alpha: float
     return (x if beta == 1 else x * beta) + product
 
 
-def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * x + alpha * (a @ b), for matrices; x broadcasts."""
-    return _scaled_sum("addmm", x, beta, mm(a, b), alpha)
+def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * (mat1 @ mat2), for matrices; x broadcasts."""
+    return _scaled_sum("addmm", x, beta, mm(mat1, mat2), alpha)
 
 
-def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * x + alpha * (a @ b), for a matrix and a vector; x broadcasts."""
-    return _scaled_sum("addmv", x, beta, mv(a, b), alpha)
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * (mat @ vec), for a matrix and a vector; x broadcasts."""
+    return _scaled_sum("addmv", x, beta, mv(mat, vec), alpha)
 
 
-def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * x + alpha * outer(a, b); x broadcasts."""
-    return _scaled_sum("addr", x, beta, outer(a, b), alpha)
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * outer(vec1, vec2); x broadcasts."""
+    return _scaled_sum("addr", x, beta, outer(vec1, vec2), alpha)
 
 
-def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * x + alpha * bmm(a, b); x broadcasts."""
-    return _scaled_sum("baddbmm", x, beta, bmm(a, b), alpha)
+def baddbmm(
+    x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * x + alpha * bmm(batch1, batch2); x broadcasts."""
+    return _scaled_sum("baddbmm", x, beta, bmm(batch1, batch2), alpha)
 
 
-def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * x + alpha * the sum of bmm(a, b) over the batch; x broadcasts."""
-    return _scaled_sum("addbmm", x, beta, reductions.sum(bmm(a, b), 0), alpha)
+def addbmm(
+    x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * x + alpha * the sum of bmm(batch1, batch2) over the batch; x broadcasts."""
+    return _scaled_sum("addbmm", x, beta, reductions.sum(bmm(batch1, batch2), 0), alpha)
 
 
-def inner(a: Tensor, b: Tensor) -> Tensor:
+def inner(a: Tensor, other: Tensor) -> Tensor:
     """Sum of products over the last dimensions: (..., k) and (*others, k) give (..., *others).
 
     Raises:
         ShapeError: the last dimensions differ.
     """
-    if not a.ndim or not b.ndim:
-        return a * b
-    if a.shape[-1] != b.shape[-1]:
-        raise ShapeError(f"inner: shapes {a.shape} and {b.shape} differ in the last dimension")
-    product = apply(ops.matmul, movement.rows(a), movement.rows(b).mT)
-    return movement.reshape(product, a.shape[:-1] + b.shape[:-1])
+    if not a.ndim or not other.ndim:
+        return a * other
+    if a.shape[-1] != other.shape[-1]:
+        raise ShapeError(f"inner: shapes {a.shape} and {other.shape} differ in the last dimension")
+    product = apply(ops.matmul, movement.rows(a), movement.rows(other).mT)
+    return movement.reshape(product, a.shape[:-1] + other.shape[:-1])
 
 
-def kron(a: Tensor, b: Tensor) -> Tensor:
-    """Kronecker product: every element of a, times b, in a's place."""
-    ndim = max(a.ndim, b.ndim)
-    first, second = ((1,) * (ndim - t.ndim) + t.shape for t in (a, b))
+def kron(a: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product: every element of a, times `other`, in a's place."""
+    ndim = max(a.ndim, other.ndim)
+    first, second = ((1,) * (ndim - t.ndim) + t.shape for t in (a, other))
     shape = tuple(m * n for m, n in zip(first, second, strict=True))
     if ndim > 1:  # rows of the result are made first, so that the product runs along them
         m, n = first[-1], second[-1]
         a = movement.expand(movement.reshape(a, (*first, 1)), (*first, n))
-        b = movement.expand(movement.reshape(b, (*second[:-1], 1, n)), (*second[:-1], m, n))
+        other = movement.expand(movement.reshape(other, (*second[:-1], 1, n)), (*second[:-1], m, n))
         row: tuple[int, ...] = (m * n,)
         first, second = first[:-1], second[:-1]
     else:
         row = ()
     left = movement.reshape(a, (*(s for n in first for s in (n, 1)), *row))
-    right = movement.reshape(b, (*(s for n in second for s in (1, n)), *row))
+    right = movement.reshape(other, (*(s for n in second for s in (1, n)), *row))
     return movement.reshape(left * right, shape)
 
 
@@ -243,9 +247,9 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     return result
 
 
-def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
-    """The norm of a - b."""
-    return reductions.norm(a - b, p)
+def dist(a: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The norm of a - other."""
+    return reductions.norm(a - other, p)
 
 
 MANY = 25  # rows, from which on PyTorch takes a product
@@ -287,7 +291,7 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PR
     return reductions.norm(differences, p, -1)
 
 
-def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
+def cross(a: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross product of vectors of three components along `dim`; the other dimensions broadcast.
 
     Args:
@@ -296,16 +300,16 @@ def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
     Raises:
         ShapeError: there are not three, or one operand has other dimensions.
     """
-    if a.ndim != b.ndim:
-        raise ShapeError(f"cross: {a.shape} and {b.shape} must have as many dimensions")
+    if a.ndim != other.ndim:
+        raise ShapeError(f"cross: {a.shape} and {other.shape} must have as many dimensions")
     if dim is None:
         dim = a.shape.index(3) if 3 in a.shape else -1
     place = normalize_dim(dim, a.ndim)
-    if not a.shape[place] == b.shape[place] == 3:
-        raise ShapeError(f"cross: {a.shape} and {b.shape} must have 3 elements along dim {dim}")
-    if a.meta.shape != b.meta.shape:
-        a, b = arrangement.broadcast_tensors(a, b)
-    return apply(ops.cross, a, b, dim=place)
+    if not a.shape[place] == other.shape[place] == 3:
+        raise ShapeError(f"cross: {a.shape} and {other.shape} must have 3 elements along dim {dim}")
+    if a.meta.shape != other.meta.shape:
+        a, other = arrangement.broadcast_tensors(a, other)
+    return apply(ops.cross, a, other, dim=place)
 
 
 def einsum(equation: Any, *operands: Any) -> Tensor:

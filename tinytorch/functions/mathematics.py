@@ -44,9 +44,9 @@ def atan(a: Tensor) -> Tensor:
     return apply(ops.atan, a)
 
 
-def atan2(a: Tensor, b: Tensor) -> Tensor:
-    """The angle from -pi to pi of the point with x = b and y = a."""
-    return apply(ops.atan2, a, b)
+def atan2(a: Tensor, other: Tensor) -> Tensor:
+    """The angle from -pi to pi of the point with x = other and y = a."""
+    return apply(ops.atan2, a, other)
 
 
 def sinh(a: Tensor) -> Tensor:
@@ -106,12 +106,12 @@ def erfc(a: Tensor) -> Tensor:
     return 1.0 - e.erf(a)
 
 
-def logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)), computed without overflow."""
-    larger = e.maximum(a, b)
+def logaddexp(a: Tensor, other: Tensor) -> Tensor:
+    """log(exp(a) + exp(other)), computed without overflow."""
+    larger = e.maximum(a, other)
     # of two equal infinities the difference is NaN; the result is the larger
-    gap = e.where(e.eq(a, b), e.neg(e.abs(a * 0.0)), e.neg(e.abs(a - b)))
-    gap = e.where(e.isnan(gap) & ~(e.isnan(a) | e.isnan(b)), 0.0, gap)
+    gap = e.where(e.eq(a, other), e.neg(e.abs(a * 0.0)), e.neg(e.abs(a - other)))
+    gap = e.where(e.isnan(gap) & ~(e.isnan(a) | e.isnan(other)), 0.0, gap)
     return larger + e.log1p(e.exp(gap))
 
 
@@ -146,10 +146,12 @@ def addcdiv(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) ->
     return a + (quotient if value == 1 else quotient * value)
 
 
-def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2), without overflow in between; infinity beside NaN, too."""
-    kind = promote(a.meta, b.meta)
-    x, y = (e.abs(_float(side.to(kind))) for side in (a, b))  # the least integer has no opposite
+def hypot(a: Tensor, other: Tensor) -> Tensor:
+    """sqrt(a^2 + other^2), without overflow in between; infinity beside NaN, too."""
+    kind = promote(a.meta, other.meta)
+    x, y = (
+        e.abs(_float(side.to(kind))) for side in (a, other)
+    )  # the least integer has no opposite
     large, small = e.maximum(x, y), e.minimum(x, y)
     plain = e.eq(large, 0) | e.isinf(large)
     ratio = small / e.where(plain, 1.0, large)
@@ -157,9 +159,9 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
     return e.where(e.isinf(x) | e.isinf(y), math.inf, length)
 
 
-def copysign(a: Tensor, b: Tensor | float) -> Tensor:
+def copysign(a: Tensor, other: Tensor | float) -> Tensor:
     """|a| with b's sign; that of -0.0 is minus."""
-    _, sign = e.as_tensors(_float(a), b)
+    _, sign = e.as_tensors(_float(a), other)
     minus = signbit(sign)
     size = e.abs(_float(a.to(promote(a.meta, sign.meta))))
     return e.where(minus, e.neg(size), size)
@@ -255,9 +257,9 @@ def allclose(
     return bool(reductions.all(isclose(a, b, rtol, atol, equal_nan)))
 
 
-def equal(a: Tensor, b: Tensor) -> bool:
+def equal(a: Tensor, other: Tensor) -> bool:
     """Whether shape and all elements are the same, as a Python bool."""
-    return a.shape == b.shape and bool(reductions.all(e.eq(a, b)))
+    return a.shape == other.shape and bool(reductions.all(e.eq(a, other)))
 
 
 fuse(

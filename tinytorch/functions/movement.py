@@ -19,7 +19,6 @@ from tinytorch.functions.dims import (
     named_or_not,
     normalize_dim,
     normalize_dims,
-    shape_arguments,
 )
 from tinytorch.functions.publish import publish
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
-def reshape(x: Tensor, *shape: Any) -> Tensor:
+def reshape(x: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another shape; one size may be -1.
 
     Raises:
@@ -38,7 +37,8 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return apply(ops.reshape, x, shape=infer_size(shape_arguments(shape), x.meta.size))
+    sizes = named_or_not(given, shape)
+    return apply(ops.reshape, x, shape=infer_size(sizes, x.meta.size))
 
 
 def in_shape(x: Tensor, shape: Shape) -> Tensor:
@@ -61,7 +61,7 @@ def view_as(x: Tensor, other: Tensor) -> Tensor:
     return out
 
 
-def permute(x: Tensor, *dims: Any) -> Tensor:
+def permute(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order given: out.shape[i] = x.shape[dims[i]].
 
     Raises:
@@ -71,7 +71,7 @@ def permute(x: Tensor, *dims: Any) -> Tensor:
     >>> permute(zeros(2, 3, 4), 2, 0, 1).shape
     (4, 2, 3)
     """
-    order = tuple(normalize_dim(d, x.ndim) for d in shape_arguments(dims))
+    order = tuple(normalize_dim(d, x.ndim) for d in named_or_not(given, dims))
     return apply(ops.permute, x, dims=order)
 
 
@@ -101,7 +101,7 @@ def t(x: Tensor) -> Tensor:
     return alias(x) if x.ndim < 2 else transpose(x, 0, 1)
 
 
-def expand(x: Tensor, *shape: Any) -> Tensor:
+def expand(x: Tensor, *given: Any, size: Any = None) -> Tensor:
     """Broadcast to a shape without copying; -1 keeps a size.
 
     Raises:
@@ -112,7 +112,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    sizes = shape_arguments(shape)
+    sizes = named_or_not(given, size)
     new = len(sizes) - x.ndim
     if any(s == -1 for s in sizes[: max(new, 0)]):
         raise ShapeError(f"expand: -1 cannot stand for a new dimension, as in {sizes}")
@@ -125,9 +125,9 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
     return expand(x, other.shape)
 
 
-def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
+def broadcast_to(x: Tensor, size: Shape) -> Tensor:
     """Broadcast to a shape without copying: `expand`."""
-    return expand(x, shape)
+    return expand(x, size)
 
 
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -230,17 +230,19 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return apply(ops.slice_, x, bounds=bounds)
 
 
-def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of `size` along `dim` (the last may be smaller), or of the sizes listed.
+def split(
+    x: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """Pieces of one size along `dim` (the last may be smaller), or of the sizes listed.
 
     Raises:
-        ValueError: the sizes listed do not add up, or `size` is not positive.
+        ValueError: the sizes listed do not add up, or the one size is not positive.
 
     >>> from tinytorch import arange
     >>> split(arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
-    dim = normalize_dim(dim, x.ndim)
+    dim, size = normalize_dim(dim, x.ndim), split_size_or_sections
     extent = x.shape[dim]
     if isinstance(size, int):
         if size < 1:
@@ -320,7 +322,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return cat([unsqueeze(x, dim) for x in tensors], dim)
 
 
-def repeat(x: Tensor, *repeats: Any) -> Tensor:
+def repeat(x: Tensor, *given: Any, repeats: Any = None) -> Tensor:
     """Copied `repeats` times along each dimension; more repeats than dimensions add new ones.
 
     Raises:
@@ -331,7 +333,7 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    counts = shape_arguments(repeats)
+    counts = named_or_not(given, repeats)
     new = len(counts) - x.ndim
     if new < 0:
         raise ShapeError(f"repeat: {counts} has fewer entries than shape {x.shape}")
@@ -422,7 +424,7 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
 
 publish(
     globals(),
-    replayed="permute transpose t expand expand_as broadcast_to squeeze unsqueeze flatten "
+    replayed="reshape permute transpose t expand expand_as broadcast_to squeeze unsqueeze flatten "
     "view_as unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
