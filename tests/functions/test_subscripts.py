@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 import tinytorch
 from tests.torch_compare import assert_like_torch
 from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.history import Record
 from tinytorch.tensor import Tensor
 
 X = np.arange(60.0).reshape(3, 4, 5)
@@ -194,6 +195,43 @@ def test_a_view_without_ops_is_that_of_the_ops(case):
         assert found.meta is expected.meta and found.tolist() == expected.tolist()
         assert found is not x and type(found.numpy()) is np.ndarray
         assert np.shares_memory(found.numpy(), x.numpy()) == (found.numel() > 0)
+
+
+@given(indices())
+def test_a_recorded_view_without_ops_has_the_history_of_the_ops(case):
+    shape, index = case
+    index = tuple(slice(None) if isinstance(entry, np.ndarray) else entry for entry in index)
+    values = np.arange(float(np.prod(shape))).reshape(shape)
+    views, gradients = [], []
+    for backend in ("naive", "numpy"):
+        x = tinytorch.tensor(values, requires_grad=True)
+        with tinytorch.using_backend(backend):
+            view = x[index]
+            (view * view).sum().backward()
+        views.append(view)
+        gradients.append(x.grad.tolist())
+        assert np.shares_memory(view.detach().numpy(), x.detach().numpy()) == (view.numel() > 0)
+    expected, found = views
+    assert found.meta is expected.meta and found.tolist() == expected.tolist()
+    assert gradients[0] == gradients[1]
+    of_ops, direct = expected.history, found.history
+    while type(of_ops) is Record:
+        assert (direct.op, direct.params) == (of_ops.op, of_ops.params)
+        assert (direct.metas, direct.meta) == (of_ops.metas, of_ops.meta)
+        (of_ops,), (direct,) = of_ops.edges, direct.edges
+    assert type(direct) is Tensor
+
+
+def test_a_view_is_looked_up_by_what_it_means():
+    """1.0 is equal to 1, and a tensor as a bound may have another value the next time."""
+    x, at = tinytorch.tensor(X, requires_grad=True), tinytorch.tensor(1)
+    assert x[1:2].shape == (1, 4, 5)
+    with pytest.raises(TypeError):
+        x[1.0:2]
+    assert x[at:].shape == (2, 4, 5)
+    at.fill_(2)
+    assert x[at:].shape == (1, 4, 5)
+    assert x[np.int64(1) :].shape == (2, 4, 5)
 
 
 @pytest.mark.parametrize("backend", ["naive", "numpy"])

@@ -11,17 +11,21 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.backends import get_backend
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, bool_, int64, meta_of_array, tensor_meta
+from tinytorch.dtypes import Array, Shape, TensorMeta, bool_, int64, meta_of_array, tensor_meta
 from tinytorch.functions import movement
-from tinytorch.functions.indexing import are_known, from_front, still_outside, take_rows
+from tinytorch.functions.indexing import are_known, from_front, still_outside
+from tinytorch.history import Record
+from tinytorch.op import Op, Params
 from tinytorch.replay import holds, keep, replayed
-from tinytorch.state import STATE, current_backend
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _WHOLE = slice(None)
 _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+_BOUNDS = frozenset((int, type(None)))
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
@@ -49,10 +54,14 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         view = _view(x, entries)
         if view is not None:
             return view
-        part, arrays = _basic(x, _spread(x, [*entries]))
-    elif len(entries) <= x.ndim and all(map(_is_whole_or_at, entries)):
-        dims = tuple([dim for dim, entry in enumerate(entries) if type(entry) is not slice])
-        found: Tensor = _at(x, dims, [entries[dim] for dim in dims])
+        part, arrays = _basic(x, _spread(x.meta.shape, [*entries]))
+    elif len(entries) <= x.meta.ndim and all(map(_is_whole_or_at, entries)):
+        found: Tensor
+        if slice not in map(type, entries):
+            found = _at_first(x, *entries)
+        else:
+            dims = tuple([dim for dim, entry in enumerate(entries) if type(entry) is not slice])
+            found = _at(x, dims, [entries[dim] for dim in dims])
         return found
     else:
         is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
@@ -68,17 +77,69 @@ def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
     """x[entries] by NumPy alone, where nobody would see the ops; None where somebody would, or
     there is an error to explain."""
     state = STATE.get()
-    if state.mode is not None or (x._requires_grad and state.grad):
-        return None
-    if current_backend().programs is None:
+    if state.mode is not None or (state.backend or get_backend()).programs is None:
         return None  # a backend of a user may have its own kernels
-    if any([type(e) is slice and e.step is not None and e.step < 1 for e in entries]):
-        return None
     try:
+        if x._requires_grad and state.grad:
+            return _recorded_view(x, _read_basic(x.meta, tuple(map(_hashable, entries))))
+        if slice in map(type, entries) and any(map(_steps_back, entries)):
+            return None
         part = x._data[entries if Ellipsis in entries else (*entries, Ellipsis)]
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, ValueError):
         return None
     return wrap(part, tensor_meta(part.shape, x.meta.dtype))
+
+
+def _steps_back(entry: Any) -> bool:
+    return type(entry) is slice and entry.step is not None and entry.step < 1
+
+
+class _Subscript(NamedTuple):
+    """What ints, slices, None and Ellipsis mean for tensors of one shape.
+
+    Attributes:
+        entries: for NumPy.
+        steps: the ops that they stand for, with their parameters and what they result in.
+    """
+
+    entries: tuple[Any, ...]
+    steps: tuple[tuple[Op, Params, TensorMeta], ...]
+
+
+def _hashable(entry: Any) -> Any:
+    """An entry as part of a key, from which `_read_basic` has it back: slices have no hash."""
+    if type(entry) is not slice:
+        return entry
+    bounds = entry.start, entry.stop, entry.step
+    if not _BOUNDS.issuperset(map(type, bounds)):
+        raise TypeError("bounds that are equal to others of another type, or that may change")
+    return bounds
+
+
+@lru_cache(4096)
+def _read_basic(x: TensorMeta, key: tuple[Any, ...]) -> _Subscript:
+    entries = [slice(*entry) if type(entry) is tuple else entry for entry in key]
+    whole = tuple(entries) if Ellipsis in entries else (*entries, Ellipsis)
+    bounds, shape, _ = _bounds(x.shape, _spread(x.shape, entries))
+    steps: list[tuple[Op, Params, TensorMeta]] = []
+    if bounds is not None:
+        sliced = {"bounds": bounds}
+        steps.append((ops.slice_, sliced, ops.slice_.plan((x,), sliced).meta))
+    if not steps or steps[-1][-1].shape != shape:
+        steps.append((ops.reshape, {"shape": shape}, tensor_meta(shape, x.dtype)))
+    return _Subscript(whole, tuple(steps))
+
+
+def _recorded_view(x: Tensor, subscript: _Subscript) -> Tensor:
+    """The view, and of each op a record."""
+    data, meta, source = x._data[subscript.entries], x.meta, x.history or x
+    for op, params, result in subscript.steps:
+        source = Record(op, params, (source,), (), (meta,), result)
+        meta = result
+    out = wrap(data, meta)
+    out._requires_grad = True
+    out.history = source
+    return out
 
 
 def where_true(x: Tensor, mask: Tensor) -> Tensor:
@@ -131,14 +192,14 @@ def _read(x: Tensor, index: Any) -> list[Any]:
     )
     for entry in index:
         entries += [entry] if _is_basic(entry) else _positions(x, entry)
-    entries = _spread(x, entries)
+    entries = _spread(x.meta.shape, entries)
     check_masks(x, index)
     return entries
 
 
-def _spread(x: Tensor, entries: list[Any]) -> list[Any]:
+def _spread(of: Shape, entries: list[Any]) -> list[Any]:
     """Entries with a slice for each dimension that Ellipsis stands for, or that none names."""
-    left, places = len(x.meta.shape), []
+    left, places = len(of), []
     for place, entry in enumerate(entries):
         if entry is Ellipsis:
             places.append(place)
@@ -147,7 +208,7 @@ def _spread(x: Tensor, entries: list[Any]) -> list[Any]:
     if len(places) > 1:
         raise IndexError("an index can have only one Ellipsis")
     if left < 0:
-        raise IndexError(f"{x.ndim - left} indices are too many for shape {x.shape}")
+        raise IndexError(f"{len(of) - left} indices are too many for shape {of}")
     at = places[0] if places else len(entries)
     entries[at : at + 1] = [_WHOLE] * left
     return entries
@@ -238,16 +299,27 @@ def _mask(entry: Any) -> bool:
 
 def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tensor]]]:
     """Apply ints, slices and None; return what is left, with the integer tensors and their dims."""
+    bounds, shape, arrays = _bounds(x.meta.shape, entries)
+    if bounds is not None:
+        x = apply(ops.slice_, x, bounds=bounds)
+    return movement.in_shape(x, shape), arrays
+
+
+def _bounds(of: Shape, entries: list[Any]) -> tuple[Any, Shape, list[tuple[int, Tensor]]]:
+    """The bounds of a slice (None: it is all), the shape that comes of it; tensors and their dims.
+
+    Raises:
+        IndexError, ValueError: as `getitem`.
+    """
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     arrays: list[tuple[int, Tensor]] = []
-    given = x.meta.shape
     is_whole = True
     for entry in entries:
         if entry is None:
             shape.append(1)
             continue
-        extent = given[len(bounds)]
+        extent = of[len(bounds)]
         if entry is _WHOLE:
             bounds.append((0, extent, 1))
             shape.append(extent)
@@ -269,9 +341,7 @@ def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tenso
             shape.append(extent)
         is_whole = is_whole and bound == (0, extent, 1)
         bounds.append(bound)
-    if not is_whole:
-        x = apply(ops.slice_, x, bounds=tuple(bounds))
-    return movement.in_shape(x, tuple(shape)), arrays
+    return None if is_whole else tuple(bounds), tuple(shape), arrays
 
 
 def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
@@ -283,7 +353,13 @@ def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
 def _is_whole_or_at(entry: Any) -> bool:
     if type(entry) is slice:
         return entry.start is entry.stop is entry.step is None
-    return is_tensor(entry) and entry.dtype is int64
+    return is_tensor(entry) and entry.meta.dtype is int64
+
+
+@replayed
+def _at_first(x: Tensor, *indices: Tensor) -> Tensor:
+    """x[i, j], as `_at`."""
+    return _advanced(x, [*enumerate(indices)])
 
 
 @replayed
@@ -311,7 +387,7 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     if len(dims) > 1:
         for index, size in parts:
             flat = still_outside(flat, index, size)
-    flat, count = keep(flat), math.prod(sizes)
+    flat, count = flat if flat is arrays[0][1] else keep(flat), math.prod(sizes)
     single = [dim for dim, index in arrays if index.ndim == 0]
     first, end = dims[0], dims[-1] + 1
     if first and end - first == len(dims) and not single and holds(flat, are_known, traced=False):
@@ -321,7 +397,7 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     rest = [d for d in range(x.ndim) if d not in dims]
     rows = x.permute(*dims, *rest) if dims != list(range(len(dims))) else x
     rows = rows.reshape(count, *rows.shape[len(dims) :]) if len(dims) > 1 else rows
-    result = take_rows(rows, flat)
+    result = apply(ops.take, rows, flat)  # whose parts have been looked at
     placed = [dim - sum(s < dim for s in single) for dim in dims if dim not in single]
     if not placed or placed != list(range(placed[0], placed[0] + len(placed))):
         return result

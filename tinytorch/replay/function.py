@@ -43,10 +43,11 @@ class _Program:
         meta: of the result.
         op: the row of its record: its gradient is the second program. None if none is recorded.
         saved: for each tensor, whether its gradient reads it.
+        unsaved: None for each tensor, where it reads none of them; otherwise ().
         saves_result: it reads the result.
     """
 
-    __slots__ = ("meta", "metas", "op", "run", "saved", "saves_result")
+    __slots__ = ("meta", "metas", "op", "run", "saved", "saves_result", "unsaved")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class _Program:
         saves_result: bool,
     ) -> None:
         self.run, self.metas, self.meta, self.op, self.saved = run, metas, meta, op, saved
+        self.unsaved = () if any(saved) else (None,) * len(metas)
         self.saves_result = saves_result
 
 
@@ -128,6 +130,15 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                     tensors = (first, c)
                     needs = first._requires_grad, c._requires_grad
                     key = (function, state.grad, first.meta, c.meta, needs, b)
+            elif count == 4 and type(args[1]) is type(args[2]) is type(args[3]) is int:
+                tensors = (first,)
+                _, b, c, d = args
+                key = (function, state.grad, first.meta, first._requires_grad, b, c, d)
+            elif count == 5 and type(args[1]) is type(args[2]) is type(args[3]) is int:
+                _, b, c, d, e = args
+                if type(e) is int:
+                    tensors = (first,)
+                    key = (function, state.grad, first.meta, first._requires_grad, b, c, d, e)
             if key is None:
                 given = args
                 if options:
@@ -167,8 +178,12 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
         out.history = record = _new(Record)
         record.op = op
         record.params = {}
-        record.edges = tuple([t.history or (t if t._requires_grad else None) for t in tensors])
-        record.inputs = tuple(
+        if len(tensors) == 1:
+            (t,) = tensors
+            record.edges = (t.history or t,)
+        else:
+            record.edges = tuple([t.history or (t if t._requires_grad else None) for t in tensors])
+        record.inputs = program.unsaved or tuple(
             [t if s else None for t, s in zip(tensors, program.saved, strict=True)]
         )
         record.metas = program.metas

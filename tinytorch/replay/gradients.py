@@ -1,6 +1,7 @@
 """What a function does with its tensors, and the second program, of its gradients.
 
-A record of a program's result has a row of its own: `op` of `Gradients`. Several results that are
+A record of a program's result has a row of its own: `op` of `Gradients`. So has that of one result
+among several that alone has a gradient, such as the values of `max`. Several results that are
 recorded share one record, `Several` says how: each has a record of a part, whose source is the
 shared one, and whose gradient is a `_Parts` with one gradient in it.
 """
@@ -25,6 +26,8 @@ from tinytorch.state import STATE, State, StateContext, is_recording
 
 Tensor = Any
 
+_new: Any = object.__new__
+
 
 class Traced:
     """A call under a trace.
@@ -34,7 +37,7 @@ class Traced:
         kept: slots that gradients may read: see `trace.keep`. None is in the memory of a result,
             which may be written in place.
         make: what makes the function's result of several tensors; None if it returns one, and
-            nothing is kept.
+            nothing is kept for a gradient.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Traced:
         self.make: Any = None
         if is_tensor(out):
             self.outs = [out]
-            if trace.kept:
+            if trace.kept and out._requires_grad:
                 self.make = itemgetter(0)
         elif isinstance(out, (tuple, list)) and out and all(map(is_tensor, out)):
             self.outs, self.make = list(out), getattr(type(out), "_make", type(out))
@@ -102,6 +105,7 @@ class Gradients:
 
     def __init__(self, traced: Traced, present: tuple[int, ...]) -> None:
         self.call, self.backend, self.name = traced.call, traced.backend, traced.name
+        self._present = present
         self.is_several = traced.make is not None
         self.metas = tuple([t.meta for t in traced.inputs])
         self.requires_grad = [t._requires_grad for t in traced.inputs]
@@ -174,7 +178,7 @@ class Gradients:
         if type(g) is _Parts:
             order = tuple(sorted(g))
             return self.of(order, [g[i] for i in order], record)
-        return self.of((0,), [g], record)
+        return self.of(self._present, [g], record)
 
     @staticmethod
     def behind(op: Op) -> Gradients | None:
@@ -286,7 +290,7 @@ class Several:
         gradients: of those that are recorded; None if none is.
     """
 
-    __slots__ = ("_gradients", "_make", "_metas", "_op", "_parts", "run")
+    __slots__ = ("_gradients", "_make", "_metas", "_only", "_op", "_parts", "_unsaved", "run")
 
     def __init__(
         self,
@@ -299,9 +303,14 @@ class Several:
         self.run, self._metas, self._make, self._gradients = run, metas, make, gradients
         if gradients is not None:
             self._op = gradients.op()
-            self._parts = {
-                i: _row(gradients.name, 1, _part_of_several, gradients.views[i]) for i in present
-            }
+            nothing = not (any(gradients.saved) or gradients.given or gradients.kept)
+            computed = len(present) == 1 and not gradients.views[present[0]]
+            self._only = present[0] if computed else None
+            self._unsaved = (None,) * len(gradients.metas) if nothing else ()
+            self._parts = [
+                (i, _row(gradients.name, 1, _part_of_several, gradients.views[i]), {"index": i})
+                for i in present
+            ]
 
     def wrap(self, arrays: Any, tensors: Sequence[Tensor]) -> Any:
         """The results as the function returns them, with their records."""
@@ -310,20 +319,37 @@ class Several:
         outs = [*map(wrap, arrays, self._metas)]
         gradients = self._gradients
         if gradients is not None:
-            edges = [t.history or (t if t._requires_grad else None) for t in tensors]
-            inputs: list[Any] = [
-                t if s else None for t, s in zip(tensors, gradients.saved, strict=True)
-            ]
-            inputs += [wrap(arrays[i], self._metas[i]) for i in gradients.given]
-            inputs += arrays[len(self._metas) :]  # what is kept: nobody else has it
-            shared = Record(
-                self._op, {}, tuple(edges), tuple(inputs), gradients.metas, outs[0].meta
-            )
-            for i, op in self._parts.items():
+            edges = tuple([t.history or (t if t._requires_grad else None) for t in tensors])
+            inputs = self._unsaved or self._saved(gradients, arrays, tensors)
+            if self._only is not None:
+                out = outs[self._only]
+                out._requires_grad = True
+                out.history = Record(self._op, {}, edges, inputs, gradients.metas, out.meta)
+                return self._make(outs)
+            shared = Record(self._op, {}, edges, inputs, gradients.metas, outs[0].meta)
+            source, now = (shared,), shared.clock
+            for i, op, params in self._parts:
                 out = outs[i]
                 out._requires_grad = True
-                out.history = Record(op, {"index": i}, (shared,), (), (out.meta,), out.meta)
+                out.history = record = _new(Record)  # by `Record()` it takes as long as a view
+                record.op = op
+                record.params = params
+                record.edges = source
+                record.inputs = ()
+                record.metas = (out.meta,)
+                record.meta = out.meta
+                record.output = None
+                record.clock = now
+                record.hooks = None
         return self._make(outs)
+
+    def _saved(self, gradients: Gradients, arrays: Any, tensors: Sequence[Tensor]) -> Any:
+        """What the gradients read, for the shared record."""
+        inputs: list[Any] = [
+            t if s else None for t, s in zip(tensors, gradients.saved, strict=True)
+        ]
+        inputs += [wrap(arrays[i], self._metas[i]) for i in gradients.given]
+        return (*inputs, *arrays[len(self._metas) :])  # what is kept: nobody else has it
 
 
 def _part_of_several(g: Tensor, record: Record, output: Any, position: int) -> list[_Parts]:

@@ -331,23 +331,41 @@ def _copy(plan: Plan) -> Kernel | None:
 
 
 def _expand(plan: Plan) -> Kernel:
-    """The read-only view of arrays in C order: its strides are known."""
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
-    dtype, new = x.dtype.dtype, len(plan.meta.shape) - x.ndim
-    strides: list[int] = [0] * new
-    for i, n in enumerate(plan.meta.shape[new:]):
-        repeats = x.shape[i] == 1 != n
-        strides.append(0 if repeats else dtype.itemsize * math.prod(x.shape[i + 1 :]))
+    shape = plan.meta.shape
+    new = len(shape) - x.ndim
+    strides = [
+        0 if x.shape[i] == 1 != n else stride
+        for i, (n, stride) in enumerate(zip(shape[new:], _strides(x), strict=True))
+    ]
+    return _view(plan, [*(0,) * new, *strides], reference.expand)
 
-    def expand(a: Array, *, shape: Shape) -> Array:
+
+def _unfold(plan: Plan) -> Kernel:
+    (x,) = plan.operands
+    assert isinstance(x, TensorMeta)
+    *before, each = _strides(x)
+    return _view(plan, [*before, plan.params["step"] * each, each], reference.unfold)
+
+
+def _strides(x: TensorMeta) -> list[int]:
+    """In bytes, of an array in C order."""
+    return [x.dtype.itemsize * math.prod(x.shape[i + 1 :]) for i in range(x.ndim)]
+
+
+def _view(plan: Plan, strides: list[int], otherwise: Kernel) -> Kernel:
+    """The read-only view of arrays in C order: its strides are known."""
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+
+    def view_of(a: Array, **params: Any) -> Array:
         if not a.flags.c_contiguous:
-            return reference.expand(a, shape=shape)
+            return otherwise(a, **params)
         view: Array = np.ndarray(shape, dtype, a, 0, strides)
         view.setflags(write=False)
         return view
 
-    return expand
+    return view_of
 
 
 #: Kernels by shape, for ops whose kernel no subclass has replaced; None for the ordinary one.
@@ -367,6 +385,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "cross_entropy": cross_entropy.small,
     "cross_entropy_backward": cross_entropy.small_backward,
     "expand": _expand,
+    "unfold": _unfold,
     "linear": small_products.linear,
     "linear_weight": small_products.linear_weight,
     "matmul": small_products.matmul,
