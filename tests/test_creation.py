@@ -50,6 +50,31 @@ def test_tensor_of_mixed_data_like_pytorch(i):
     assert_same(tinytorch.tensor(mixed(tinytorch)[i]), torch.tensor(mixed(torch)[i]))
 
 
+numbers = st.floats(width=64) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
+lists = st.recursive(
+    st.sampled_from(
+        [st.floats(), st.integers(-(2**63), 2**63 - 1), st.booleans(), numbers]
+    ).flatmap(lambda of: st.lists(of, max_size=3)),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=8,
+)
+
+
+@given(lists | numbers)
+def test_nested_lists_like_pytorch(data):
+    """Of one type, which has a short way, and mixed. PyTorch takes some that are ragged."""
+    with np.errstate(over="ignore"):  # beyond float32 is infinity
+        try:
+            ours = tinytorch.tensor(data)
+        except ShapeError:
+            with pytest.raises(ValueError, match="inhomogeneous"):
+                np.array(data)
+            return
+        theirs = torch.tensor(data)
+    assert str(theirs.dtype).removeprefix("torch.") == ours.dtype.name
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
 @pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int32(2), np.int64(2)])
 def test_numpy_numbers_count_as_pythons(number):
     assert_same(tinytorch.full((2,), number), torch.full((2,), number))

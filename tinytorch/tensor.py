@@ -108,7 +108,8 @@ class Tensor:
         """The tensor that `tinytorch.tensor` makes: Python's whole numbers and bools keep their
         type."""
         array, meta = array_of(data, None if dtype is None else as_dtype(dtype))
-        return wrap(array, meta).requires_grad_(requires_grad)
+        out = wrap(array, meta)
+        return out.requires_grad_(requires_grad) if requires_grad else out
 
     @classmethod
     def from_numpy(cls, array: Array) -> Tensor:

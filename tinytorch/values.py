@@ -24,10 +24,19 @@ from tinytorch.dtypes import (
 from tinytorch.errors import DTypeError, ShapeError
 
 _OF_KIND = {"f": float32, "i": int64, "u": int64, "b": bool_}
+_OF_TYPE = {float: float32, int: int64, bool: bool_}
+_LISTS = frozenset((list, tuple))
 
 
 def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
     """A new array with the values of anything that can be made a tensor, and its meta."""
+    plain = _OF_TYPE.get(_only_type(data)) if dtype is None else None
+    if plain is not None:
+        try:
+            array = np.array(data, plain.dtype)
+            return array, tensor_meta(array.shape, plain)
+        except (OverflowError, ValueError):  # what follows says better what is wrong
+            pass
     if is_tensor(data):
         if bfloat16 in (data.dtype, dtype):
             data = data.detach().to(dtype or bfloat16).clone()
@@ -58,6 +67,16 @@ def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
         if lost.size:
             raise OverflowError(f"{lost.flat[0]} does not fit into {target}")
     return converted, meta_of_array(converted)
+
+
+def _only_type(data: Any) -> Any:
+    """The type of a number, or of all numbers in nested lists; None where they have several."""
+    if type(data) not in _LISTS:
+        return type(data)
+    types = set(map(type, data))
+    if not types.isdisjoint(_LISTS):
+        types = set(map(_only_type, data))
+    return types.pop() if len(types) == 1 else None
 
 
 def _is_wrapped(array: Array, target: np.dtype[Any]) -> Any:

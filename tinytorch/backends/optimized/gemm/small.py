@@ -84,13 +84,13 @@ def batch(plan: Plan) -> Product | None:
     out, dtype = plan.meta, plan.meta.dtype.dtype
     if out.ndim not in (3, 4) or b.ndim == 2 or not _is_small(plan, a.shape[-1]):
         return None
-    of_a, of_b, of_out = ((1,) * (4 - m.ndim) + m.shape for m in (a, b, out))
+    new_a, new_b, new_out = ((None,) * (4 - m.ndim) for m in (a, b, out))
     shape, products = out.shape, entries(dtype.itemsize).batch
     lazy_gemm(dtype.itemsize).load_all()
 
     def product(a: Array, b: Array) -> Array:
         result = np.empty(shape, dtype)
-        products(a.reshape(of_a), b.reshape(of_b), result.reshape(of_out), scratch_memory.address)
+        products(a[new_a], b[new_b], result[new_out], scratch_memory.address)
         return result
 
     return product
