@@ -13,6 +13,7 @@ ShapeError if the result does not have x's shape; and DTypeError if its dtype do
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
     diagonals,
+    direct,
     elementwise,
     mathematics,
     movement,
@@ -41,7 +43,7 @@ from tinytorch.functions import (
     subscripts,
 )
 from tinytorch.functions.copies import with_zero_gradient
-from tinytorch.functions.publish import publish
+from tinytorch.functions.publish import FUNCTIONS, publish
 from tinytorch.functions.value_checks import check_not_negative, check_probabilities
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
@@ -57,7 +59,7 @@ Compute = Callable[..., "Tensor"]
 
 def records(*values: Any) -> bool:
     """Whether a computation with these is being recorded."""
-    return is_recording() and any([is_tensor(v) and v.requires_grad for v in values])
+    return is_recording() and any([is_tensor(v) and v._requires_grad for v in values])
 
 
 def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -> Tensor:
@@ -137,6 +139,8 @@ def _is_private(x: Tensor) -> bool:
 
 def _fitted(x: Tensor, name: str, value: Tensor) -> Tensor:
     """The value in x's dtype; of x's shape, or an error."""
+    if value.meta is x.meta:
+        return value
     if value.shape != x.shape:
         raise ShapeError(
             f"in-place {name}: a result of shape {value.shape} does not fit into a tensor of shape "
@@ -153,11 +157,16 @@ def _fitted(x: Tensor, name: str, value: Tensor) -> Tensor:
 def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The method that replaces x by `function(x, ...)`: `exp_` from `exp`."""
     name = function.__name__
+    published = FUNCTIONS.get(name)  # which is replayed, perhaps
+    if published is not None and inspect.unwrap(published) is function:
+        function = published
 
     def method(x: Tensor, *args: Any, **options: Any) -> Tensor:
         if records(x, *args, *options.values()):
             return rebind(x, name, function, *args, **options)
-        write(x, ops.copy, _fitted(x, name, function(x, *args, **options)))
+        value = _fitted(x, name, function(x, *args, **options))
+        if not direct.copy(x, value):
+            write(x, ops.copy, value)
         return x
 
     method.__name__ = method.__qualname__ = f"{name.rstrip('_')}_"
@@ -165,10 +174,12 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return method
 
 
-def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _arithmetic(op: Any, function: Callable[..., Tensor], ufunc: Any) -> Callable[..., Tensor]:
     """The in-place form of an op of two operands: it writes x's memory in one pass."""
 
     def method(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+        if direct.arithmetic(x, other, ufunc, alpha):
+            return x
         if op is ops.div and not x.dtype.is_floating_point:
             raise DTypeError(
                 f"in-place division would round {x.dtype.name}; use t = t / other, or rounding_mode"
@@ -190,10 +201,11 @@ def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tenso
     return method
 
 
-add_ = _arithmetic(ops.add, elementwise.add)
-sub_ = _arithmetic(ops.sub, elementwise.sub)
-mul_ = _arithmetic(ops.mul, elementwise.mul)
-_quotient, _rounded_quotient = _arithmetic(ops.div, elementwise.div), in_place(elementwise.div)
+add_ = _arithmetic(ops.add, elementwise.add, np.add)
+sub_ = _arithmetic(ops.sub, elementwise.sub, np.subtract)
+mul_ = _arithmetic(ops.mul, elementwise.mul, np.multiply)
+_quotient = _arithmetic(ops.div, elementwise.div, np.divide)
+_rounded_quotient = in_place(elementwise.div)
 
 
 def div_(x: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -209,6 +221,8 @@ def div_(x: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tens
 
 def copy_(x: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
     """Take over the values of `src`, which broadcasts, cast to x's dtype."""
+    if direct.copy(x, src):
+        return x
     if type(src) in SCALAR_TYPES:
         return fill_(x, src)
     if not is_tensor(src):
@@ -228,6 +242,8 @@ def _copied(old: Tensor, source: Tensor) -> Tensor:
 
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, a number or a 0-d tensor, cast to x's dtype."""
+    if direct.fill(x, value):
+        return x
     if is_tensor(value):
         return copy_(x, value)
     value = number_of("fill_", value, x.dtype)
@@ -368,6 +384,8 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     >>> x
     tensor([1, 0, 0])
     """
+    if direct.set_view(x, index, value):
+        return
     if type(value) is int:
         value = number_of("t[...] = value", value, x.dtype)
     if records(x, value):

@@ -1,0 +1,112 @@
+"""Writing into a tensor by NumPy alone, where nobody would see the ops: no mode, no history that is
+recorded, no backend with kernels of its user.
+
+`inplace` asks here first. Each function says whether it did it; where it did not, the ops do, and
+say what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch.backends import get_backend
+from tinytorch.backends.reference_elementwise import silence
+from tinytorch.dispatch import check_not_read_only, is_tensor
+from tinytorch.dtypes import Array, float32, float64
+from tinytorch.history import write_clock
+from tinytorch.state import STATE
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+_FLOATS = (float32, float64)
+_NUMBERS = (float, int)  # exactly these: a bool is another dtype
+_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+_BLOCK = 2**16  # numbers: products of so many are still in the cache when they are added
+
+
+def is_unseen(x: Tensor, *others: Tensor) -> bool:
+    """Whether x may be written so; its memory must be writable, or that is an error."""
+    state = STATE.get()
+    if state.mode is not None or type(x._data) is not np.ndarray:
+        return False
+    if (state.backend or get_backend()).programs is None:
+        return False
+    if state.grad and (x._requires_grad or any([t._requires_grad for t in others])):
+        return False
+    check_not_read_only(x._data)
+    return True
+
+
+def arithmetic(x: Tensor, other: Any, ufunc: Any, alpha: Any) -> bool:
+    """x = ufunc(x, alpha * other), for floats."""
+    if x.meta.dtype not in _FLOATS or type(alpha) not in _NUMBERS:
+        return False
+    if type(other) in _NUMBERS:
+        if alpha != 1 or not is_unseen(x):
+            return False
+        operand = other
+    elif is_tensor(other) and other.meta is x.meta and is_unseen(x, other):
+        operand = other._data
+    else:
+        return False
+    try:
+        if alpha == 1:
+            silence.run(ufunc, x._data, operand, x._data)
+        else:
+            silence.run(_scaled, ufunc, x._data, operand, alpha)
+    except OverflowError:  # a number is not within the dtype
+        return False
+    write_clock.write(x._data)
+    return True
+
+
+def _scaled(ufunc: Any, x: Array, other: Array, alpha: float) -> None:
+    in_rows = x.flags.c_contiguous and other.flags.c_contiguous
+    if x.size <= _BLOCK or not in_rows or np.may_share_memory(x, other):
+        ufunc(x, other * alpha, x)
+        return
+    rows, others, part = x.reshape(-1), other.reshape(-1), np.empty(_BLOCK, x.dtype)
+    for i in range(0, rows.size, _BLOCK):
+        block, scaled = rows[i : i + _BLOCK], others[i : i + _BLOCK]
+        ufunc(block, np.multiply(scaled, alpha, part[: block.size]), block)
+
+
+def copy(x: Tensor, source: Any) -> bool:
+    """The values of a tensor of x's shape and dtype."""
+    if not is_tensor(source) or source.meta is not x.meta or not is_unseen(x, source):
+        return False
+    np.copyto(x._data, source._data)
+    write_clock.write(x._data)
+    return True
+
+
+def fill(x: Tensor, value: Any) -> bool:
+    """The same number everywhere, for floats."""
+    if x.meta.dtype not in _FLOATS or type(value) not in _NUMBERS or not is_unseen(x):
+        return False
+    x._data.fill(value)
+    write_clock.write(x._data)
+    return True
+
+
+def set_view(x: Tensor, index: Any, value: Any) -> bool:
+    """x[index] = value, for an index of ints, slices, None and Ellipsis."""
+    if not _BASIC.issuperset(map(type, index if type(index) is tuple else (index,))):
+        return False
+    if type(value) in _NUMBERS:
+        if x.meta.dtype not in _FLOATS or not is_unseen(x):
+            return False
+        values = value
+    elif is_tensor(value) and value.meta.dtype is x.meta.dtype and is_unseen(x, value):
+        values = value._data
+    else:
+        return False
+    try:
+        x._data[index] = values
+    except (IndexError, ValueError):
+        return False
+    write_clock.write(x._data)
+    return True
