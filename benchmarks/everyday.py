@@ -137,6 +137,9 @@ LINES: dict[str, tuple[Line, Sequence[Any]]] = {
     "x.T": (lambda lib, x: x.T, [SMALL]),
     "all rows": (lambda lib, x: [*x][-1], [SMALL]),
     "x.view": (lambda lib, x: x.view(64, 32), [SMALL]),
+    "x.reshape": (lambda lib, x: x.reshape(-1), [SMALL]),
+    "x.expand": (lambda lib, x: x[0].expand(8, -1), [SMALL]),
+    "x.unbind": (lambda lib, x: x[:4].unbind(0)[1], [SMALL]),
     "1 - x": (lambda lib, x: 1 - x, [SMALL]),
     "x ** 2": (lambda lib, x: x**2, [SMALL]),
 }  # fmt: skip
@@ -147,7 +150,13 @@ IN_PLACE: dict[str, Line] = {
     "x.zero_()": lambda lib, x: x.zero_(),
     "x[0] = 1": lambda lib, x: x.__setitem__(0, 1.0),
     "x[0, 0] = 1": lambda lib, x: x.__setitem__((0, 0), 1.0),
+    "p.add_(g, alpha=-lr)": lambda lib, x: x.add_(x.detach(), alpha=-1e-3),
+    "moving average": lambda lib, x: x.mul_(0.5).add_(x, alpha=1.0),
+    "p.lerp_(q, 0.1)": lambda lib, x: x.lerp_(x.detach(), 0.1),
+    "p.copy_(q)": lambda lib, x: x.copy_(x.detach()),
+    "p.clamp_(-1, 1)": lambda lib, x: x.clamp_(-1, 1),
     "x.sum().item()": lambda lib, x: x.sum().item(),
+    "torch.tensor(1.0)": lambda lib, x: lib.tensor(1.0),
     "torch.tensor([1.0, 2.0])": lambda lib, x: lib.tensor([1.0, 2.0]),
 }
 
