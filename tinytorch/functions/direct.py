@@ -7,7 +7,7 @@ say what is wrong.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from tinytorch.dtypes import Array, float32, float64
 from tinytorch.history import write_clock
 from tinytorch.state import STATE
 
-if TYPE_CHECKING:
-    from tinytorch.tensor import Tensor
+Tensor = Any
 
 _FLOATS = (float32, float64)
 _NUMBERS = (float, int)  # exactly these: a bool is another dtype

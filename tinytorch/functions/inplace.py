@@ -1,11 +1,11 @@
 """Writing into a tensor in place.
 
-Where nothing is recorded, the memory is written (`dispatch.write`), so modes see it and `backward`
-notices when a value that it needs is gone. Where autograd records, the tensor is *rebound*: the new
-value is computed as a new tensor, with a history that begins at the old one, and x takes it over.
-So `out[t] = h` and `y *= 2` are followed by gradients of any order. That is refused where it could
-not be seen by all who should see it: for a leaf that requires a gradient, and for memory that
-another tensor or array shares.
+Where nothing is recorded, the memory is written (`dispatch.write`, or `direct` where nobody would
+see ops), so modes see it and `backward` notices when a value that it needs is gone. Where autograd
+records, the tensor is *rebound* (`rebinding`): the new value has a history that begins at the old
+one, and x takes it over. So `out[t] = h` and `y *= 2` are followed by gradients of any order. That
+is refused where it could not be seen by all who should see it: for a leaf that requires a gradient,
+and for memory that another tensor or array shares.
 
 The methods return x. They raise AutogradError where they refuse, or x is a read-only view;
 ShapeError if the result does not have x's shape; and DTypeError if its dtype does not fit into x's.
@@ -21,17 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import (
-    SCALAR_TYPES,
-    active_modes,
-    apply,
-    check_not_read_only,
-    is_tensor,
-    wrap,
-    write,
-)
-from tinytorch.dtypes import bfloat16, is_narrower, meta_of_array, number_of
-from tinytorch.errors import AutogradError, DTypeError, ShapeError
+from tinytorch.dispatch import SCALAR_TYPES, apply, check_not_read_only, is_tensor, wrap, write
+from tinytorch.dtypes import bfloat16, meta_of_array, number_of
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
     diagonals,
@@ -44,9 +36,9 @@ from tinytorch.functions import (
 )
 from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import FUNCTIONS, publish
+from tinytorch.functions.rebinding import fitted, rebind, rebind_part, records
 from tinytorch.functions.value_checks import check_not_negative, check_probabilities
-from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
-from tinytorch.jit.buffers import pool
+from tinytorch.history import write_clock
 from tinytorch.random import Generator, rand, rand_like, randn_like
 from tinytorch.state import StateContext, is_recording, no_mode_active, using_backend
 
@@ -55,103 +47,6 @@ if TYPE_CHECKING:
 
 Operand = Any  # a tensor, a NumPy array or a number
 Compute = Callable[..., "Tensor"]
-
-
-def records(*values: Any) -> bool:
-    """Whether a computation with these is being recorded."""
-    return is_recording() and any([is_tensor(v) and v._requires_grad for v in values])
-
-
-def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -> Tensor:
-    """Make `compute(x, *args, **options)` the value and history of x itself.
-
-    An operand that is x stands for its old value. What used x before is unaffected: its history
-    goes on from the old value. A gradient that reads that value raises, as it would be looked for
-    in x.
-
-    Raises:
-        AutogradError: x is a leaf that requires a gradient, or its memory is shared.
-    """
-    if x.requires_grad and x.history is None:
-        raise AutogradError(
-            f"in-place {name} on a leaf that requires a gradient (shape {x.shape}) would falsify "
-            f"the recorded history; write `t = t + x` instead, or update it under `with no_grad():`"
-        )
-    if not _is_private(x):
-        raise AutogradError(
-            f"in-place {name} on a tensor of shape {x.shape} that shares memory with another "
-            f"tensor or array (it is a view, or has one) cannot be recorded; write into a copy, "
-            f"t = t.clone(), or compute a new tensor"
-        )
-    old = wrap(x._data, x.meta)  # x is about to be another; this one stays
-    if x.history is not None:
-        old.requires_grad, old.history = True, x.history
-    args = tuple([old if v is x else v for v in args])
-    options = {k: old if v is x else v for k, v in options.items()}
-    new = _fitted(x, name, compute(old, *args, **options))
-    if new.history is None or new.history.op.view or np.may_share_memory(_array(new), _array(old)):
-        new = apply(ops.copy, new)
-    x._data, x.history = new._data, new.history
-    x._requires_grad = new.requires_grad
-    write_clock.write(_array(new))  # so that gradients that kept x for its old value notice
-    if x.history is not None:
-        x.history.clock = write_clock.now  # its own is the new one
-        hooks = old.history.hooks if old.history is not None else None
-        if hooks and keeps_gradient(hooks):
-            x.history.hooks = [hooks.pop()]
-    return x
-
-
-def _array(x: Tensor) -> Any:
-    data = x._data
-    return data if isinstance(data, np.ndarray) else data.base  # a traced tensor's memory
-
-
-def _is_private(x: Tensor) -> bool:
-    """Nobody but x holds its memory, nor the results that gradients keep of it.
-
-    What is read-only stands for memory of another, even where it is a copy. Counted are the
-    references known here: x's own, those of its history, and that of the pool which recycles the
-    memory of large results.
-    """
-    for mode in active_modes():
-        if (answer := mode.is_private(x)) is not None:
-            return answer
-    data = x._data
-    if not data.flags.writeable:
-        return False
-    known_data, known_owner = 3, 3  # x's, the name `data` and the argument; base, `owner`, argument
-    owner = owner_of(data)
-    record = x.history
-    while type(record) is Record:
-        if record.output is data:
-            known_data += 1
-        elif record.output is owner:
-            known_owner += 1
-        elif record.output is not None and owner_of(record.output) is owner:
-            known_owner += sys.getrefcount(record.output) <= 2  # the record's, and the argument
-        record = record.edges[0] if record.op.view else None
-    if owner is data:
-        return sys.getrefcount(data) <= known_data + 1  # the name `owner`
-    known_owner += pool.holds(owner)
-    return sys.getrefcount(data) <= known_data and sys.getrefcount(owner) <= known_owner
-
-
-def _fitted(x: Tensor, name: str, value: Tensor) -> Tensor:
-    """The value in x's dtype; of x's shape, or an error."""
-    if value.meta is x.meta:
-        return value
-    if value.shape != x.shape:
-        raise ShapeError(
-            f"in-place {name}: a result of shape {value.shape} does not fit into a tensor of shape "
-            f"{x.shape}"
-        )
-    if is_narrower(x.dtype, value.dtype):
-        raise DTypeError(
-            f"in-place {name}: a {value.dtype.name} result does not fit into a {x.dtype.name} "
-            f"tensor; compute a new tensor, or use t.to(dtype)"
-        )
-    return value.to(x.dtype)
 
 
 def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -163,8 +58,9 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def method(x: Tensor, *args: Any, **options: Any) -> Tensor:
         if records(x, *args, *options.values()):
-            return rebind(x, name, function, *args, **options)
-        value = _fitted(x, name, function(x, *args, **options))
+            rebind(x, name, function, *args, **options)
+            return x
+        value = fitted(x, name, function(x, *args, **options))
         if not direct.copy(x, value):
             write(x, ops.copy, value)
         return x
@@ -188,8 +84,9 @@ def _arithmetic(op: Any, function: Callable[..., Tensor], ufunc: Any) -> Callabl
             raise TypeError(f"{op.name}_() got an unexpected keyword argument 'alpha'")
         scaled = elementwise.scaled(x, other, alpha)
         if records(x, other):
-            return rebind(x, op.name, function, scaled)
-        write(x, op, x, scaled)
+            rebind(x, op.name, function, scaled)
+        else:
+            write(x, op, x, scaled)
         return x
 
     method.__name__ = method.__qualname__ = f"{op.name}_"
@@ -229,8 +126,9 @@ def copy_(x: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
         array = np.asarray(src)
         src = wrap(array, meta_of_array(array))
     if records(x, src):
-        return rebind(x, "copy", _copied, src)
-    write(x, ops.expand, src, shape=x.shape)
+        rebind(x, "copy", _copied, src)
+    else:
+        write(x, ops.expand, src, shape=x.shape)
     return x
 
 
@@ -248,8 +146,8 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         return copy_(x, value)
     value = number_of("fill_", value, x.dtype)
     if records(x):
-        return rebind(x, "fill", _filled, value)
-    if no_mode_active() and x.dtype is not bfloat16:
+        rebind(x, "fill", _filled, value)
+    elif no_mode_active() and x.dtype is not bfloat16:
         check_not_read_only(x._data)
         x._data.fill(value)
         write_clock.write(x._data)
@@ -389,7 +287,8 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     if type(value) is int:
         value = number_of("t[...] = value", value, x.dtype)
     if records(x, value):
-        rebind(x, "t[...] = value", scattering.put, index, value)
+        if not rebind_part(x, index, value):
+            rebind(x, "t[...] = value", scattering.put, index, value)
         return
     if not isinstance(x._data, np.ndarray) or bfloat16 in (x.dtype, getattr(value, "dtype", None)):
         write(x, ops.copy, scattering.put(x, index, value))
@@ -447,7 +346,8 @@ def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[...,
             and is_recording()
         ):
             part = apply(ops.copy, x)  # so that no gradient holds the memory of the whole
-            return _fitted(x, method.__name__.rstrip("_"), function(part, other))
+            value: Tensor = fitted(x, method.__name__.rstrip("_"), function(part, other))
+            return value
         return method(x, other)
 
     operator.__name__ = operator.__qualname__ = method.__name__

@@ -185,7 +185,11 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
         IndexError, TypeError: as `x[index]`.
         ShapeError: the value does not broadcast to the shape of `x[index]`.
     """
-    value, reduce = _as_value(x, value), "add" if accumulate else "none"
+    value, reduce = as_value(x, value), "add" if accumulate else "none"
+    taken = None if accumulate else subscripts.part_taken(x, index)
+    if taken is not None:
+        bounds, shape = taken
+        return _replaced(x, bounds, as_part(value, shape, bounds))
     dim = _only_array(x, index)
     if dim is not None:
         places = from_front(index[dim] if isinstance(index, tuple) else index, x.shape[dim], dim)
@@ -199,6 +203,28 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
     flat, positions = movement.reshape(x, (-1,)), movement.reshape(positions, (-1,))
     put = apply(ops.scatter, flat, positions, values, dim=0, reduce=reduce)
     return movement.reshape(put, x.shape)
+
+
+def as_part(value: Any, shape: Shape, bounds: Any) -> Tensor:
+    """What takes the place of a part of this shape, in the dimensions of the whole.
+
+    Raises:
+        ShapeError: the value does not broadcast to the shape.
+    """
+    return movement.in_shape(_spread(value, shape), tuple([end - start for start, end in bounds]))
+
+
+def _replaced(x: Tensor, bounds: Any, part: Tensor) -> Tensor:
+    """x with a part within bounds replaced; where it is a part along several dimensions, that along
+    one of them is replaced within its slice along another."""
+    dims = [d for d, n in enumerate(x.shape) if part.shape[d] != n]
+    dim = dims[0] if dims else 0
+    start, end = bounds[dim]
+    if len(dims) > 1:
+        whole = tuple([(0, n, 1) for n in x.shape])
+        line = apply(ops.slice_, x, bounds=(*whole[:dim], (start, end, 1), *whole[dim + 1 :]))
+        part = _replaced(line, (*bounds[:dim], (0, end - start), *bounds[dim + 1 :]), part)
+    return _update(x, part, dim, start)
 
 
 def _only_array(x: Tensor, index: Any) -> int | None:
@@ -224,7 +250,7 @@ def _spread(value: Tensor, shape: Shape) -> Tensor:
     return value if value.shape == shape else movement.expand(value, shape)
 
 
-def _as_value(x: Tensor, value: Any) -> Tensor:
+def as_value(x: Tensor, value: Any) -> Tensor:
     if hasattr(value, "meta"):
         return value.to(x.dtype)  # type: ignore[no-any-return]
     array = np.asarray(value)
@@ -399,5 +425,5 @@ publish(
     globals(),
     replayed="scatter_add scatter index_add index_copy index_fill index_put select_scatter "
     "slice_scatter",
-    hidden="put",
+    hidden="put as_part as_value",
 )

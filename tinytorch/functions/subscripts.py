@@ -100,10 +100,14 @@ class _Subscript(NamedTuple):
     Attributes:
         entries: for NumPy.
         steps: the ops that they stand for, with their parameters and what they result in.
+        bounds: None where all is taken.
+        shape: of the result.
     """
 
     entries: tuple[Any, ...]
     steps: tuple[tuple[Op, Params, TensorMeta], ...]
+    bounds: tuple[tuple[int, int, int], ...] | None
+    shape: Shape
 
 
 def _hashable(entry: Any) -> Any:
@@ -127,7 +131,7 @@ def _read_basic(x: TensorMeta, key: tuple[Any, ...]) -> _Subscript:
         steps.append((ops.slice_, sliced, ops.slice_.plan((x,), sliced).meta))
     if not steps or steps[-1][-1].shape != shape:
         steps.append((ops.reshape, {"shape": shape}, tensor_meta(shape, x.dtype)))
-    return _Subscript(whole, tuple(steps))
+    return _Subscript(whole, tuple(steps), bounds, shape)
 
 
 def _recorded_view(x: Tensor, subscript: _Subscript) -> Tensor:
@@ -171,6 +175,30 @@ def in_two_steps(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if not any(entry is Ellipsis for entry in first):
         first.append(Ellipsis)
     return tuple(first), tuple(second)
+
+
+def part_taken(x: Tensor, index: Any) -> tuple[Any, Shape] | None:
+    """What an index of ints, slices, None and Ellipsis takes of x: (start, end) for each dimension,
+    and the shape of the result. None for another index, other steps, and nothing.
+
+    Raises:
+        IndexError, ValueError: as `getitem`.
+    """
+    entries = index if type(index) is tuple else (index,)
+    if not x.meta.shape or not all(map(_is_basic, entries)):
+        return None
+    try:
+        if STATE.get().mode is not None:  # in which sizes may be symbols
+            raise TypeError
+        found = _read_basic(x.meta, tuple(map(_hashable, entries)))
+        bounds, shape = found.bounds, found.shape
+    except TypeError:
+        bounds, shape, _ = _bounds(x.shape, _spread(x.shape, [*entries]))
+    if bounds is None:
+        return tuple([(0, n) for n in x.shape]), shape
+    if any([step != 1 or end <= start for start, end, step in bounds]):
+        return None
+    return tuple([(start, end) for start, end, _ in bounds]), shape
 
 
 def _is_basic(entry: Any) -> bool:
