@@ -40,6 +40,7 @@ LAYERS = [
         "decompositions_attention",
         "decompositions_ctc",
         "decompositions_quantized",
+        "formulas",
         "gradients",
     ],
     ["autograd"],

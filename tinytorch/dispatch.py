@@ -220,7 +220,7 @@ def _decomposes(plan: Plan, recording: bool) -> bool:
 
 def _record(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan, out: Tensor) -> Record:
     """What `out` remembers of where it came from: what the gradient of `op` reads, and no more."""
-    saved = op.saved_inputs
+    saved = plan.saved_for(tuple(map(_requires_grad, inputs)))
     return Record(
         op=op,
         params=params,

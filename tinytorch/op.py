@@ -26,9 +26,13 @@ class Plan:
         casts: for each input the dtype it must be cast to first; None if all are right already.
         differentiable: the op has a gradient, and its result is floating-point.
         op, operands, params: what the plan is for; an operand is a meta or a scalar's type.
+        only_tensors: no operand is a scalar.
+        saved: positions of the inputs that the gradients of the tensors among them read.
+        saves: how many these are.
     """
 
     __slots__ = (
+        "_saved_for",
         "casts",
         "differentiable",
         "meta",
@@ -36,6 +40,7 @@ class Plan:
         "op",
         "operands",
         "params",
+        "saved",
         "saves",
     )
 
@@ -54,8 +59,23 @@ class Plan:
         self.casts = casts
         self.differentiable = op.vjps is not None and meta.dtype.is_floating_point
         self.only_tensors = all(isinstance(o, TensorMeta) for o in operands)
-        saved = sum(position < len(operands) for position in op.saved_inputs)
-        self.saves = NONE if saved == 0 else ALL if saved == len(operands) else SOME
+        self._saved_for: dict[tuple[bool, ...], frozenset[int]] = {}
+        self.saved = self.saved_for(tuple([isinstance(o, TensorMeta) for o in operands]))
+        count = len(self.saved)
+        self.saves = NONE if count == 0 else ALL if count == len(operands) else SOME
+
+    def saved_for(self, needed: tuple[bool, ...]) -> frozenset[int]:
+        """Positions of the inputs that are read by the gradients of those that need one."""
+        found = self._saved_for.get(needed)
+        if found is None:
+            reads, every = self.op.reads, range(len(self.operands))
+            if reads is None or len(reads) < len(needed):  # it is not known, or there are many
+                found = self.op.saved_inputs.intersection(every)
+            else:
+                asked = [reads[i] for i, needs in enumerate(needed) if needs]
+                found = frozenset(every).intersection(frozenset().union(*asked))
+            self._saved_for[needed] = found
+        return found
 
 
 class Op:
@@ -88,6 +108,7 @@ class Op:
         "optional",
         "plans",
         "random",
+        "reads",
         "saved_inputs",
         "saves_output",
         "scalar",
@@ -129,6 +150,7 @@ class Op:
         self.vjps: tuple[Callable[..., Any] | None, ...] | None = None
         self.shared_vjp: Callable[..., Any] | None = None
         self.saved_inputs: frozenset[int] = frozenset()
+        self.reads: tuple[frozenset[int], ...] | None = None  # the same, by the gradient of each
         self.saves_output = False
         # What stands for the formulas in a key: another object for others. None: not to be traced.
         self.formulas: object | None = None

@@ -17,7 +17,7 @@ from typing import Any
 
 from tinytorch import Tensor
 from tinytorch.dispatch import apply
-from tinytorch.gradients import attach_gradient
+from tinytorch.formulas import attach_gradient
 from tinytorch.op import Op, find_op
 
 

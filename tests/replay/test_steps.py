@@ -17,7 +17,7 @@ from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.dispatch import Mode, apply
 from tinytorch.errors import AutogradError
-from tinytorch.gradients import attach_gradient
+from tinytorch.formulas import attach_gradient
 from tinytorch.op import OPS
 from tinytorch.replay import function as replaying
 from tinytorch.replay.steps import StepProgram

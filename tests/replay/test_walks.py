@@ -401,7 +401,7 @@ def test_an_order_that_is_none_makes_no_walk(
 
 
 def test_new_formulas_count(hot: Any, steps: Steps) -> None:
-    from tinytorch.gradients import attach_gradient
+    from tinytorch.formulas import attach_gradient
 
     x, row = leaf(3), ops.tanh
     old = row.vjps, row.saved_inputs, row.saves_output, row.shared_vjp, row.formulas
