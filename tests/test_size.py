@@ -51,6 +51,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              numbers of one type as one array (17);
 #                              in-place writes of floats without a new array, where nobody sees
 #                              ops: p.add_(g, alpha=-lr) took eight times PyTorch's time (100);
+#                              out[t] = h in out's own memory (65), gradients that keep what those
+#                              that are asked for read, and no more (40; backends 17: four rows
+#                              of a batch at a time);
 #                              (nn 29: weights by layer, parametrized values that are kept for a
 #                              block; graph 27: Functions' contexts, gradients with a history;
 #                              compat 71: NumPy's functions of tensors, names and answers; data 15:
@@ -194,7 +197,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              events with entries that wait, the final run's machine, stolen
 #                              tokens (leaderboard 63); a sandbox that does not start (compete 8).
 BUDGETS = {
-    "tinytorch": 8_779,
+    "tinytorch": 8_903,
     "tinytorch/replay": 1_437,
     "tinytorch/nn": 6_386,
     "tinytorch/optim": 1_957,
@@ -208,7 +211,7 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_523,
     "tinytorch/testing": 751,
-    "tinytorch/backends": 2_780,
+    "tinytorch/backends": 2_797,
     "tinytorch/backends/optimized": 11_066,
     "tinytorch/jit": 2_070,
     "tinytorch/graph": 4_532,

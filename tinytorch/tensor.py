@@ -107,8 +107,7 @@ class Tensor:
     def from_data(cls, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """The tensor that `tinytorch.tensor` makes: Python's whole numbers and bools keep their
         type."""
-        array, meta = array_of(data, None if dtype is None else as_dtype(dtype))
-        out = wrap(array, meta)
+        out = wrap(*array_of(data, None if dtype is None else as_dtype(dtype)))
         return out.requires_grad_(requires_grad) if requires_grad else out
 
     @classmethod
