@@ -53,7 +53,15 @@ def _moments(x: Any, positions: int, first: int, end: int) -> Any:
     """
     shifts = _shifts(x, positions, first, end)
     means, all_squares = np.zeros(shifts.size), np.zeros(shifts.size)
-    for i in range(x.shape[0]):
+    for i in range(0, x.shape[0] // 4 * 4, 4):  # four rows for each time that the sums are read
+        row1, row2 = x[i, first:end], x[i + 1, first:end]
+        row3, row4 = x[i + 2, first:end], x[i + 3, first:end]
+        for j in range(shifts.size):
+            d1, d2 = row1[j] - shifts[j], row2[j] - shifts[j]
+            d3, d4 = row3[j] - shifts[j], row4[j] - shifts[j]
+            means[j] += (d1 + d2) + (d3 + d4)
+            all_squares[j] += (d1 * d1 + d2 * d2) + (d3 * d3 + d4 * d4)
+    for i in range(x.shape[0] // 4 * 4, x.shape[0]):
         row = x[i, first:end]
         for j in range(shifts.size):
             difference = row[j] - shifts[j]
@@ -112,7 +120,16 @@ def _sums(g: Any, x: Any, positions: int, first: int, end: int) -> Any:
     shifts = _shifts(x, positions, first, end)
     means, all_squares = np.zeros(shifts.size), np.zeros(shifts.size)
     sums, along = np.zeros(shifts.size), np.zeros(shifts.size)
-    for i in range(x.shape[0]):
+    for i in range(0, x.shape[0] // 2 * 2, 2):  # two rows for each time that the sums are read
+        upper1, upper2 = g[i, first:end], g[i + 1, first:end]
+        row1, row2 = x[i, first:end], x[i + 1, first:end]
+        for j in range(shifts.size):
+            d1, d2 = row1[j] - shifts[j], row2[j] - shifts[j]
+            means[j] += d1 + d2
+            all_squares[j] += d1 * d1 + d2 * d2
+            sums[j] += upper1[j] + upper2[j]
+            along[j] += upper1[j] * d1 + upper2[j] * d2
+    for i in range(x.shape[0] // 2 * 2, x.shape[0]):
         upper, row = g[i, first:end], x[i, first:end]
         for j in range(shifts.size):
             difference = row[j] - shifts[j]
