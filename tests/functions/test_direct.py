@@ -93,6 +93,30 @@ def test_a_users_backend_adds() -> None:
     assert x.tolist() == [102.0, 102.0]
 
 
+WHOLE: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "add a number": lambda x, y: x.add_(3),
+    "add beyond the last number": lambda x, y: x.add_(2**63 - 1),
+    "a number beyond the last one": lambda x, y: x.add_(2**63),
+    "subtract": lambda x, y: x.sub_(y),
+    "multiply": lambda x, y: x.mul_(y),
+    "scaled": lambda x, y: x.add_(y, alpha=-2),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_like_the_ops(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, expected = (tinytorch.tensor([[3, -1], [2**62, 7]]) for _ in range(2))
+    other = tinytorch.tensor([[5, 2], [3, -9]])
+    WHOLE[name](found, other)
+    monkeypatch.setattr(direct, "is_unseen", lambda *_: False)
+    WHOLE[name](expected, other)
+    assert found.tolist() == expected.tolist()
+    for refused in (lambda: found.div_(2), lambda: found.mul_(0.5)):
+        with pytest.raises((DTypeError, OverflowError)):
+            refused()
+    assert found.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_a_gradient_notices_the_write(name: str) -> None:
     x, y = operands("float32")

@@ -14,7 +14,7 @@ import numpy as np
 from tinytorch.backends import get_backend
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dispatch import check_not_read_only, is_tensor
-from tinytorch.dtypes import Array, float32, float64
+from tinytorch.dtypes import Array, float32, float64, int64
 from tinytorch.history import write_clock
 from tinytorch.state import STATE
 
@@ -40,10 +40,18 @@ def is_unseen(x: Tensor, *others: Tensor) -> bool:
 
 
 def arithmetic(x: Tensor, other: Any, ufunc: Any, alpha: Any) -> bool:
-    """x = ufunc(x, alpha * other), for floats."""
-    if x.meta.dtype not in _FLOATS or type(alpha) not in _NUMBERS:
+    """x = ufunc(x, alpha * other), for floats; and for int64, of whole numbers."""
+    if x.meta.dtype is int64:
+        numbers: Any = (int,)
+        if ufunc is np.divide:
+            return False
+    elif x.meta.dtype in _FLOATS:
+        numbers = _NUMBERS
+    else:
         return False
-    if type(other) in _NUMBERS:
+    if type(alpha) not in numbers:
+        return False
+    if type(other) in numbers:
         if alpha != 1 or not is_unseen(x):
             return False
         operand = other
