@@ -71,6 +71,7 @@ def test_an_error_names_the_file_and_not_its_part(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError) as error, atomic_write(tmp_path) as stream:
         stream.write(b"new")
     assert error.value.filename == str(tmp_path) and error.value.filename2 is None
+    assert str(error.value).endswith(repr(str(tmp_path)))
     path = tmp_path / "file"
     with pytest.raises(OSError, match=r"No space left on device: '.*/file'"), atomic_write(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -55,7 +55,8 @@ def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
         part.replace(path)
     except OSError as error:
         if error.filename in (None, str(part)):  # who reads the error knows `path`
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            del error.filename2  # None would be shown
         raise
     finally:
         part.unlink(missing_ok=True)
