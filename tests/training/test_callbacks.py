@@ -91,6 +91,12 @@ def test_early_stopping_says_why(capsys: pytest.CaptureFixture[str]) -> None:
         r"stopped: loss has not been better than 0\.\d+ for 1 epochs",
         capsys.readouterr().out.splitlines()[-1],
     )
+    fit(trainer, 20)
+    assert trainer.epoch == 2
+    assert re.fullmatch(
+        r"stopped before: loss had not been better than 0\.\d+ for 1 epochs\. To go on, .*\n",
+        capsys.readouterr().out,
+    )
 
 
 def saved_epochs(tmp_path: Path, scores: list[float], **options: Any) -> list[int]:
@@ -219,6 +225,10 @@ def schedule(cls: Any = optim.ReduceLROnPlateau) -> Any:
         (
             lambda: ScheduleLR(schedule(optim.ExponentialLR), monitor="loss"),
             "ExponentialLR takes no monitor",
+        ),
+        (
+            lambda: run([0.0], ScheduleLR(schedule(optim.ExponentialLR))),
+            "the ExponentialLR of ScheduleLR is of another optimizer than the trainer's",
         ),
         (
             lambda: run([0.0], EarlyStopping()),

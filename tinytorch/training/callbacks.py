@@ -136,8 +136,12 @@ class EarlyStopping(Callback):
         self.best_weights: dict[str, Any] | None = None
 
     def on_fit_start(self, trainer: Trainer) -> None:
-        if self.waited >= self.patience:  # resumed from after the stop
+        if self.waited >= self.patience:  # resumed from after the stop, or a second `fit`
             trainer.should_stop = True
+            trainer.report(
+                f"stopped before: {self.best.monitor} had not been better than "
+                f"{self.best.value:.6g} for {self.waited} epochs. To go on, set waited = 0"
+            )
 
     def on_epoch_end(self, trainer: Trainer, record: Record) -> None:
         """Count the epochs without improvement in `self.waited`, and stop after `self.patience`.
@@ -236,7 +240,8 @@ class ScheduleLR(Callback):
         monitor: the quantity that ReduceLROnPlateau looks at; for no other schedule.
 
     Raises:
-        ValueError: another `every`; a monitor that is missing, or that the schedule does not take.
+        ValueError: another `every`; a monitor that is missing, or that the schedule does not take;
+            at `fit`, a schedule of another optimizer.
     """
 
     def __init__(
@@ -258,6 +263,13 @@ class ScheduleLR(Callback):
         self.schedule = schedule
         self.every = every
         self.monitor = monitor
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        if self.schedule.optimizer is not trainer.optimizer:
+            raise ValueError(
+                f"the {type(self.schedule).__name__} of ScheduleLR is of another optimizer than "
+                f"the trainer's, whose rate it would not change: make it of that one"
+            )
 
     def on_step_end(self, trainer: Trainer, loss: float) -> None:
         if self.every == "step" and isinstance(self.schedule, LRScheduler):
