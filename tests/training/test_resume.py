@@ -15,7 +15,8 @@ import pytest
 import tinytorch
 from tests.training import runs
 from tests.training.runs import BATCHES, fit, make_loader, make_trainer, whole_state
-from tinytorch import DataError
+from tinytorch import DataError, nn, optim
+from tinytorch.data import DataLoader
 from tinytorch.random import default_generator
 from tinytorch.training import Callback, Checkpoint, Trainer
 
@@ -99,6 +100,78 @@ def test_ctrl_c_saves_and_exits_and_the_run_goes_on(
     assert resumed.step == step
     fit(resumed, 4)
     assert whole_state(resumed) == expected
+
+
+def test_ctrl_c_after_the_last_batches_of_an_epoch_that_are_fewer(tmp_path: Path) -> None:
+    expected = whole_state(trained(4, accumulate=2))
+    path, updates = tmp_path / "run", 3  # of 2, 2 and 1 batches
+    with pytest.raises(SystemExit):
+        trained(4, accumulate=2, callbacks=[Checkpoint(path), PressCtrlC(updates)])
+    resumed = make_trainer(accumulate=2)
+    resumed.load(path)
+    assert resumed.batch == BATCHES
+    fit(resumed, 4)
+    assert whole_state(resumed) == expected
+
+
+class FailsOnce:
+    """A forward hook of a model that fails at the call of this number, in training."""
+
+    def __init__(self, forwards: int) -> None:
+        self.left = forwards
+
+    def __call__(self, module: Any, args: Any) -> None:
+        if module.training:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError("a batch that was taken and not trained on")
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "forwards"),
+    [(1, 1), (1, 4), (1, BATCHES), (1, 2 * BATCHES + 1), (2, 3), (2, BATCHES), (2, BATCHES + 1)],
+)
+@pytest.mark.parametrize("in_a_new_process", [False, True])
+def test_a_run_that_failed_goes_on_with_the_batch_that_it_failed_at(
+    tmp_path: Path, accumulate: int, forwards: int, in_a_new_process: bool
+) -> None:
+    expected = whole_state(trained(4, accumulate=accumulate))
+    tinytorch.manual_seed(7)
+    trainer = make_trainer(accumulate=accumulate)
+    trainer.model.register_forward_pre_hook(FailsOnce(forwards))
+    loaders = {"loader": make_loader(), "validation": make_loader(shuffle=False)}
+    with pytest.raises(OSError, match="a batch that was"):
+        trainer.fit(**loaders, epochs=4)
+    if in_a_new_process:
+        trainer.save(tmp_path / "run")
+        trainer, loaders["loader"] = make_trainer(accumulate=accumulate), make_loader()
+        trainer.load(tmp_path / "run")
+    trainer.fit(**loaders, epochs=4)
+    assert whole_state(trainer) == expected
+
+
+def test_a_batch_that_failed_counts_once_in_the_means() -> None:
+    def trainer() -> Trainer:
+        tinytorch.manual_seed(7)
+        model = nn.Linear(3, 2)
+        loss, optimizer = nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1)
+        return Trainer(model, loss, optimizer, accumulate=2, progress="quiet")
+
+    whole, failed, loader = trainer(), trainer(), make_loader(0)
+    whole.fit(make_loader(0), epochs=1)
+    failed.model.register_forward_pre_hook(FailsOnce(4))
+    with pytest.raises(OSError, match="a batch that was"):
+        failed.fit(loader, epochs=1)
+    failed.fit(loader, epochs=1)
+    assert whole_state(failed) == whole_state(whole)
+
+
+def test_after_a_failure_other_batches_may_be_given_where_none_was_trained_on() -> None:
+    trainer = make_trainer()
+    with pytest.raises(TypeError, match="a batch must be a pair"):
+        trainer.fit(DataLoader(range(3)), epochs=1)
+    fit(trainer, 1)
+    assert trainer.step == BATCHES
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 import tinytorch
 from tests.training.runs import BATCHES, make_loader, make_trainer, whole_state
 from tinytorch import ShapeError, Tensor, nn, optim
+from tinytorch.data import DataLoader, IterableDataset
 from tinytorch.training import Callback, Checkpoint, NonFiniteError, Trainer, accuracy
 from tinytorch.training.checkpoint import copy_tree
 
@@ -124,8 +125,32 @@ def test_accumulation_weights_batches_by_their_samples() -> None:
     assert losses[1] == pytest.approx(losses[0])
     assert small.model.weight.tolist() == [pytest.approx(r) for r in large.model.weight.tolist()]
     assert (small.step, small.batch) == (1, 2)
-    with pytest.raises(ValueError, match="accumulate must be at least 1 batch, got 0"):
+    with pytest.raises(
+        ValueError, match="accumulate must be at least 1 batch, and an integer, got 0"
+    ):
         linear_trainer(accumulate=0)
+
+
+def test_a_stream_whose_length_nobody_knows() -> None:
+    class Stream(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter([([1.0, 2.0, 3.0], 1)] * 10)
+
+    def collated(samples: Any) -> Any:
+        return tinytorch.tensor([x for x, _ in samples]), tinytorch.tensor([y for _, y in samples])
+
+    trainer = linear_trainer()
+    trainer.fit(DataLoader(Stream(), 4, collate_fn=collated), epochs=2)
+    assert (trainer.step, trainer.batches_per_epoch) == (6, None)
+
+
+def test_a_metric_may_give_a_tensor() -> None:
+    def hits(outputs: Tensor, targets: Tensor) -> Any:
+        return (outputs.argmax(1) == targets).float().mean()
+
+    trainer = linear_trainer(metrics={"hits": hits, "accuracy": accuracy})
+    record = trainer.fit(make_loader(0), epochs=1).records[0]
+    assert type(record["hits"]) is float and record["hits"] == record["accuracy"]
 
 
 def test_forward_can_be_overridden() -> None:
@@ -146,6 +171,26 @@ def test_forward_can_be_overridden() -> None:
             lambda: linear_trainer(metrics={"loss": accuracy}),
             ValueError,
             "a metric cannot have the name loss",
+        ),
+        (
+            lambda: linear_trainer(metrics={"hits": accuracy, "val_hits": accuracy}),
+            ValueError,
+            "a metric cannot have the name val_hits",
+        ),
+        (
+            lambda: linear_trainer(accumulate=2.5),
+            ValueError,
+            "accumulate must be at least 1 batch, and an integer, got 2.5",
+        ),
+        (
+            lambda: linear_trainer(clip_norm=-1.0),
+            ValueError,
+            "clip_norm must be above 0, or None to clip nothing, got -1.0",
+        ),
+        (
+            lambda: linear_trainer(callbacks=[Callback]),
+            TypeError,
+            "callbacks must be objects: write Callback(...)",
         ),
         (
             lambda: Trainer(nn.Linear(1, 1), LOSS, optim.SGD([tinytorch.zeros(1)])),

@@ -33,11 +33,7 @@ def capture(trainer: Trainer) -> dict[str, Any]:
     Its keys: "model" and "optimizer", "callbacks", "generator" (the place in the random numbers),
     "loaders" (which batches are next), "progress" (where the run is), "history".
     """
-    loaders = {
-        name: dict(loader.state_dict())
-        for name, loader in trainer.loaders.items()
-        if isinstance(loader, Resumable)
-    }
+    loaders, averages = _last_position(trainer) or _position(trainer)
     return {
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
@@ -51,10 +47,35 @@ def capture(trainer: Trainer) -> dict[str, Any]:
             "epoch": trainer.epoch,
             "step": trainer.step,
             "batch": trainer.batch,
-            "averages": trainer.averages.state_dict(),
+            "averages": averages,
+            "used_up": trainer.used_up and trainer.batch > 0,
         },
         "history": trainer.history.records,
     }
+
+
+def _position(trainer: Trainer) -> tuple[dict[str, Any], dict[str, object]]:
+    """The states of the loaders, by name, and of the averages."""
+    loaders = {
+        name: dict(loader.state_dict())
+        for name, loader in trainer.loaders.items()
+        if isinstance(loader, Resumable)
+    }
+    return loaders, trainer.averages.state_dict()
+
+
+def note_position(trainer: Trainer) -> None:
+    """Note where the run is, at the start of an epoch and after each update.
+
+    Batches that are taken later may be lost to an error or an interrupt before they are trained on:
+    the run goes on from here.
+    """
+    trainer.position = {trainer.epoch: _position(trainer)}
+
+
+def _last_position(trainer: Trainer) -> tuple[dict[str, Any], dict[str, object]] | None:
+    """What was noted last of the epoch under way; None between epochs."""
+    return trainer.position.get(trainer.epoch)
 
 
 def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
@@ -104,7 +125,8 @@ def take_over(trainer: Trainer, state: Mapping[str, Any]) -> None:
     progress = state["progress"]
     trainer.averages.load_state_dict(progress["averages"])
     trainer.epoch, trainer.step = progress["epoch"], progress["step"]
-    trainer.batch = progress["batch"]
+    trainer.batch, trainer.used_up = progress["batch"], progress.get("used_up", False)
+    trainer.position = {}
     trainer.history.records[:] = [dict(record) for record in state["history"]]
 
 
@@ -125,12 +147,18 @@ def _stateful(trainer: Trainer) -> list[Callback]:
 
 
 def attach(trainer: Trainer, loaders: Mapping[str, Any]) -> None:
-    """Take the loaders of a `fit`, by name, and set them to a loaded state.
+    """Take the loaders of a `fit`, by name, and set them to a loaded state; or, where an error or
+    an interrupt ended the `fit` before within an epoch, to where the last update left them.
 
     Raises:
         DataError: a loader cannot go on from there.
     """
-    states, training = trainer.pending.get("loaders", {}), loaders["training"]
+    training = loaders["training"]
+    states = trainer.pending.get("loaders", {})
+    if (left := _last_position(trainer)) is not None:
+        trainer.averages.load_state_dict(left[1])
+        same = (name for name in left[0] if trainer.batch or loaders[name] is trainer.loaders[name])
+        states = {name: left[0][name] for name in same}
     if trainer.batch and not ("training" in states and isinstance(training, Resumable)):
         raise DataError(
             f"epoch {trainer.epoch + 1} was left after batch {trainer.batch}, and "
@@ -141,4 +169,4 @@ def attach(trainer: Trainer, loaders: Mapping[str, Any]) -> None:
             loader.load_state_dict(states[name])
     if trainer.pending:
         default_generator.set_state(trainer.pending["generator"])
-    trainer.loaders, trainer.pending = dict(loaders), {}
+    trainer.loaders, trainer.pending, trainer.position = dict(loaders), {}, {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 from tinytorch.errors import NonFiniteError, ShapeError
 from tinytorch.nn import Module
@@ -15,12 +17,12 @@ from tinytorch.tensor import Tensor
 from tinytorch.training import loop
 from tinytorch.training.callbacks import Callback
 from tinytorch.training.checkpoint import copy_tree, load_checkpoint, save_checkpoint
-from tinytorch.training.history import History
+from tinytorch.training.history import VALIDATION, History
 from tinytorch.training.interrupt import Interrupt, deferred_interrupt
 from tinytorch.training.metrics import Averages, Metric
 from tinytorch.training.nonfinite import blame, is_finite
 from tinytorch.training.progress import make_progress
-from tinytorch.training.resume import attach, capture, restore
+from tinytorch.training.resume import attach, capture, note_position, restore
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Loader = Iterable[Any]
@@ -64,7 +66,9 @@ class Trainer:
 
     Raises:
         ValueError: a metric has the name of something else that the history records; or the
-            optimizer is of another model; or accumulate is below 1.
+            optimizer is of another model; or accumulate is no integer from 1 up; or clip_norm is
+            not above 0.
+        TypeError: a callback is a class.
     """
 
     def __init__(
@@ -83,14 +87,21 @@ class Trainer:
         self.loss = loss
         self.optimizer = optimizer
         self.metrics = dict(metrics or {})
-        taken = self.metrics.keys() & {"epoch", "step", "loss", "lr", "seconds"}
-        if taken:
+        recorded = {"epoch", "step", "lr", "seconds", "loss"}
+        validated = {VALIDATION + name for name in ("loss", *self.metrics)}
+        if taken := self.metrics.keys() & (recorded | validated):
             raise ValueError(f"a metric cannot have the name {', '.join(sorted(taken))}")
         trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if trained.isdisjoint(id(p) for p in model.parameters()):
             raise ValueError("the optimizer has none of the model's parameters: make it of them")
-        if accumulate < 1:
-            raise ValueError(f"accumulate must be at least 1 batch, got {accumulate}")
+        if not isinstance(accumulate, int | np.integer) or accumulate < 1:
+            raise ValueError(
+                f"accumulate must be at least 1 batch, and an integer, got {accumulate!r}"
+            )
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"clip_norm must be above 0, or None to clip nothing, got {clip_norm}")
+        if classes := [each.__name__ for each in callbacks if isinstance(each, type)]:
+            raise TypeError(f"callbacks must be objects: write {classes[0]}(...)")
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         self._progress = make_progress(progress)
@@ -102,6 +113,9 @@ class Trainer:
         self.averages = Averages()
         self.loaders: dict[str, Any] = {}
         self.pending: dict[str, Any] = {}  # of a loaded state: what the next `fit` is to restore
+        self.position: dict[int, Any] = {}  # of an epoch, where its last update left the loaders
+        self.used_up = False  # the epoch under way has no more batches
+        self._ended = False  # the loader has none
         self._snapshots: deque[dict[str, Any]] = deque(maxlen=2)
         self._first_step = 0  # of the epoch under way
         self._interrupt = Interrupt()
@@ -125,7 +139,7 @@ class Trainer:
             SystemExit: Ctrl-C was pressed and a `Checkpoint` has saved the state.
         """
         attach(self, {"training": loader, "validation": validation})
-        self.batches_per_epoch = len(loader) if isinstance(loader, Sized) else None
+        self.batches_per_epoch = _length(loader)
         self.epochs, self.should_stop = epochs, False
         self._snapshots.clear()
         deferred = any(callback.handles_interrupt for callback in self.callbacks)
@@ -164,17 +178,31 @@ class Trainer:
     # -- what the loop is made of ------------------------------------------------------------------
 
     def run_epoch(self, loader: Loader, validation: Loader | None) -> None:
-        """Run one epoch of `fit`."""
-        loop.run_epoch(self, loader, validation)
+        """Run one epoch of `fit`, or what is left of it."""
+        left = () if self.batch and self.used_up else self._until_the_end(loader)
+        loop.run_epoch(self, left, validation)
+
+    def _until_the_end(self, loader: Loader) -> Iterator[Any]:
+        """The batches of an epoch, and a note that the loader gave its last one. Of `accumulate`
+        batches the last few are known only then: the loader is at the next epoch before they are
+        trained on.
+        """
+        self._ended = False
+        yield from loader
+        self._ended = True
 
     def update(self, batches: Sequence[Any]) -> float:
         """Update the parameters once by `batches`; the mean loss."""
-        return loop.update(self, batches)
+        mean = loop.update(self, batches)
+        self.used_up = self._ended
+        note_position(self)
+        return mean
 
     def begin_epoch(self) -> None:
         """Keep a copy of the state, for `fail` to go back to; put the model into training mode."""
         if not self.batch:
-            self.averages = Averages()
+            self.averages, self.used_up = Averages(), False
+        note_position(self)
         self._snapshots.append(copy_tree(self.state_dict()))
         self._first_step = self.step
         self.model.train()
@@ -190,7 +218,7 @@ class Trainer:
 
     def measure(self, averages: Averages, loss: float, outputs: Tensor, targets: Tensor) -> None:
         """Add the loss and the metrics of a batch to the averages, weighted by its samples."""
-        values = {name: metric(outputs, targets) for name, metric in self.metrics.items()}
+        values = {name: float(metric(outputs, targets)) for name, metric in self.metrics.items()}
         averages.add({"loss": loss, **values}, targets.shape[0] if targets.ndim else 1)
 
     def call(self, moment: str, *args: Any) -> None:
@@ -267,3 +295,12 @@ class Trainer:
     def report(self, text: str) -> None:
         """Show a line where the progress is shown."""
         self._progress.message(text)
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches there are; None if nobody knows: a loader of a stream has a `__len__` that
+    raises."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
