@@ -97,6 +97,16 @@ def test_the_seed_decides_and_the_mode_is_given_back() -> None:
     assert net.training
 
 
+@pytest.mark.parametrize("with_draft", [False, True])
+def test_a_part_that_is_kept_in_evaluation_mode_stays_so(with_draft: bool) -> None:
+    net, draft = model(), model()
+    for each in (net, draft):
+        each.train().blocks[0].eval()
+    generate(net, [[1, 2]], 3, seed=0, draft=draft if with_draft else None)
+    for each in (net, draft):
+        assert each.training and not each.blocks[0].training and not each.blocks[0].mlp.training
+
+
 def test_a_sequence_ends_at_a_stop_token_and_the_others_go_on() -> None:
     net, prompts = model(), [[1], [2, 3]]
     free = generate(net, prompts, 15, GREEDY)

@@ -6,7 +6,6 @@ calibration   the range of values that codes are to cover
 codes         values as small integers with a scale: affine and symmetric
 schemes       what `quantize_` can do, by name
 layers        layers whose weights are codes
-evaluation    a model that is looked at, and then as it was
 observer      what a layer's inputs look like
 replacement   layers exchanged for others
 storage       one block of memory for the codes of a model

@@ -19,7 +19,6 @@ from typing import cast
 import numpy as np
 
 from tinytorch.compression.axes import Axis, Label, Labels, label_values, roots
-from tinytorch.compression.evaluation import evaluating
 from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.graph.bindings import StateBinding
@@ -29,6 +28,7 @@ from tinytorch.graph.traced import TracedFunction
 from tinytorch.nn import Linear, Module, MultiheadAttention, Parameter
 from tinytorch.nn.batch_norm import _NormBase
 from tinytorch.nn.conv import _Conv
+from tinytorch.nn.evaluation import evaluating
 from tinytorch.nn.gpt import CausalSelfAttention
 from tinytorch.tensor import Tensor
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tinytorch.compression.calibration import Calibration, check_finite
 from tinytorch.compression.codes import choose_qparams
-from tinytorch.compression.evaluation import evaluating
 from tinytorch.dtypes import Array
+from tinytorch.nn.evaluation import evaluating
 from tinytorch.nn.module import Module
 
 MOST_VALUES = 4096

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.autograd import no_grad
 from tinytorch.errors import ShapeError
 from tinytorch.nn.decoding import DecodeStep
+from tinytorch.nn.evaluation import evaluating
 from tinytorch.nn.gpt import GPT
 from tinytorch.random import default_generator
 from tinytorch.replay import programs_at_once
@@ -86,27 +86,23 @@ def generate(
             compile,
         )  # fmt: skip
     running = set(range(len(sequences)))
-    training = model.training
-    try:
-        step = _Steps(model.eval(), sequences, max_new_tokens, use_cache, compile)
-        with no_grad():
-            for _ in range(max_new_tokens):
-                logits = step(sequences)
-                for i, sequence in enumerate(sequences):
-                    if i not in running:
-                        sequence.append(0)  # goes on as padding, taken off below
-                        continue
-                    token = sampling.choose(logits[i], sequence, rngs[i])
-                    sequence.append(token)
-                    if stream is not None:
-                        stream(i, token)
-                    if token in stop:
-                        running.discard(i)
-                        step.ends[i] = len(sequence)
-                if not running:
-                    break
-    finally:
-        model.train(training)
+    with evaluating(model):
+        step = _Steps(model, sequences, max_new_tokens, use_cache, compile)
+        for _ in range(max_new_tokens):
+            logits = step(sequences)
+            for i, sequence in enumerate(sequences):
+                if i not in running:
+                    sequence.append(0)  # goes on as padding, taken off below
+                    continue
+                token = sampling.choose(logits[i], sequence, rngs[i])
+                sequence.append(token)
+                if stream is not None:
+                    stream(i, token)
+                if token in stop:
+                    running.discard(i)
+                    step.ends[i] = len(sequence)
+            if not running:
+                break
     return [s[: step.ends.get(i)] for i, s in enumerate(sequences)]
 
 
@@ -123,11 +119,8 @@ def _with_draft(
     compile: Compiler | None,
 ) -> list[list[int]]:
     """`generate` by `speculate`, one prompt after the other."""
-    modes = [(each, each.training) for each in (model, draft)]
     length = max(map(len, sequences)) + new
-    try:
-        for each, _ in modes:
-            each.eval()
+    with evaluating(model), evaluating(draft):
         readers = Readers.of(model, draft, length, draft_tokens, compile)
         return [
             speculate(
@@ -137,9 +130,6 @@ def _with_draft(
             ).tokens
             for i, sequence in enumerate(sequences)
         ]  # fmt: skip
-    finally:
-        for each, training in modes:
-            each.train(training)
 
 
 class _Steps:
