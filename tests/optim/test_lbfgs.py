@@ -56,6 +56,22 @@ def test_it_goes_where_pytorch_goes(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
+def test_without_a_history_it_goes_along_the_gradient() -> None:
+    """Where PyTorch ends in an IndexError."""
+    p = tinytorch.tensor([1.5, 2.0], requires_grad=True)
+    optimizer = LBFGS([p], history_size=0, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = ((p - 3) ** 2 * tinytorch.tensor([1.0, 4.0])).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        optimizer.step(closure)
+    np.testing.assert_allclose(p.detach().numpy(), [3.0, 3.0], atol=1e-3)
+
+
 def test_it_finds_the_minimum_of_a_network(rng: np.random.Generator) -> None:
     from tinytorch import nn
 

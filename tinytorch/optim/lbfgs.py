@@ -159,9 +159,8 @@ class LBFGS(Optimizer):
         curvature = y.dot(s).item()
         if curvature > 1e-10:
             for history, new in ((changes, y), (steps, s), (ro, 1.0 / curvature)):
-                if len(history) == history_size:
-                    history.pop(0)
                 history.append(new)
+                del history[: max(len(history) - history_size, 0)]
             state["H_diag"] = curvature / y.dot(y).item()
         q, weights = -g, []
         for y, s, r in zip(reversed(changes), reversed(steps), reversed(ro), strict=True):

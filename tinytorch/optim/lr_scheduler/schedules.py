@@ -65,6 +65,11 @@ class MultiplicativeLR(LRScheduler):
             for group, factor in zip(self.optimizer.param_groups, self.lr_lambdas, strict=False)
         ]
 
+    def _go_to(self, epoch: int) -> None:
+        self.last_epoch = epoch
+        groups = zip(self.optimizer.param_groups, self.lr_lambdas, strict=False)
+        self._set([group["lr"] * factor(epoch) for group, factor in groups])
+
 
 class StepLR(LRScheduler):
     """base * gamma^floor(t / step_size)"""
