@@ -271,6 +271,20 @@ def test_a_policy_gradient_as_programs_write_it(rng: np.random.Generator) -> Non
 # -- arguments -------------------------------------------------------------------------------------
 
 
+def test_classes_and_counts_may_be_integers() -> None:
+    ours = ours_module.Categorical(tinytorch.tensor([1, 3]))
+    theirs = theirs_module.Categorical(torch.tensor([1, 3]))
+    np.testing.assert_allclose(ours.probs.numpy(), theirs.probs.numpy())
+    assert ours.log_prob(1).item() == pytest.approx(theirs.log_prob(torch.tensor(1)).item())
+    assert ours.log_prob(1).shape == ()
+
+
+def test_classes_are_not_compared_with_others() -> None:
+    three, one = (ours_module.Categorical(tinytorch.ones(n)) for n in (3, 1))
+    with pytest.raises(tinytorch.ShapeError, match="events of p have 3 values, those of q 1"):
+        ours_module.kl_divergence(three, one)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -295,6 +309,17 @@ def test_a_policy_gradient_as_programs_write_it(rng: np.random.Generator) -> Non
         (
             lambda d, t: d.MultivariateNormal(t.zeros(2), t.tensor([[1.0, 2.0], [0.0, 1.0]])),
             "covariance_matrix of MultivariateNormal must be symmetric",
+        ),
+        (
+            lambda d, t: d.MultivariateNormal(t.zeros(3), t.eye(3)).log_prob(t.zeros(4, 1)),
+            "MultivariateNormal: a value is (..., 3), got (4, 1)",
+        ),
+        (
+            lambda d, t: d.kl_divergence(
+                d.MultivariateNormal(t.zeros(1), t.eye(1)),
+                d.MultivariateNormal(t.zeros(2), t.eye(2)),
+            ),
+            "kl_divergence: the events of p have 1 values, those of q 2",
         ),
         (lambda d, t: d.MultivariateNormal(t.zeros(2)), "covariance_matrix or scale_tril, one of"),
         (lambda d, t: d.MultivariateNormal(t.zeros(3), t.eye(2)), "needs a matrix (..., n, n), go"),

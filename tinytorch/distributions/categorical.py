@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.autograd import no_grad
+from tinytorch.creation import tensor
 from tinytorch.distributions.distribution import Distribution, real
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
@@ -54,7 +55,7 @@ class Categorical(Distribution):
             total = probs.sum(-1, keepdim=True)
             self._check("sum of probs", total, lambda a: a > 0, "above 0")
             self.probs = probs / total
-            least = float(np.finfo(probs.dtype.dtype).eps)
+            least = float(np.finfo(self.probs.dtype.dtype).eps)
             self.logits = self.probs.clip(least, 1 - least).log()
         else:
             assert logits is not None
@@ -80,7 +81,7 @@ class Categorical(Distribution):
             return (cumulated <= u * cumulated[..., -1:]).sum(-1)
 
     def log_prob(self, value: Any) -> Tensor:
-        value = value if isinstance(value, Tensor) else Tensor(value)
+        value = value if isinstance(value, Tensor) else tensor(value)  # Tensor(2) has two zeros
         classes = self._num_events
         self._check_value(
             value,

@@ -13,6 +13,7 @@ from tinytorch.distributions.independent import Independent
 from tinytorch.distributions.multivariate_normal import MultivariateNormal, solve_lower
 from tinytorch.distributions.normal import Normal
 from tinytorch.distributions.uniform import Uniform
+from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import stack
 from tinytorch.tensor import Tensor
@@ -69,6 +70,7 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Categorical, Categorical)
 def _categorical(p: Categorical, q: Categorical) -> Tensor:
+    _check_sizes(p.param_shape[-1], q.param_shape[-1])
     difference = where(p.probs == 0, 0.0, p.logits - where(q.probs == 0, -float("inf"), q.logits))
     return (p.probs * difference).sum(-1)
 
@@ -98,11 +100,18 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     n = p.event_shape[0]
+    _check_sizes(n, q.event_shape[0])
     columns = [solve_lower(q.scale_tril, p.scale_tril[..., i]) for i in range(n)]
     trace = (stack(columns, -1) ** 2).sum((-2, -1))
     distance = (solve_lower(q.scale_tril, q.loc - p.loc) ** 2).sum(-1)
     volumes = (q._diagonal.log() - p._diagonal.log()).sum(-1)
     return volumes + 0.5 * (trace + distance - n)
+
+
+def _check_sizes(of_p: int, of_q: int) -> None:
+    """Refuse events that only broadcast to each other."""
+    if of_p != of_q:
+        raise ShapeError(f"kl_divergence: the events of p have {of_p} values, those of q {of_q}")
 
 
 def _log(x: Tensor) -> Tensor:

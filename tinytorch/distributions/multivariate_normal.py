@@ -89,6 +89,11 @@ class MultivariateNormal(Distribution):
 
     def log_prob(self, value: Values) -> Tensor:
         self._check_value(value, lambda a: a == a, "a number, not NaN")
+        if np.shape(value)[-1:] != self.event_shape:
+            raise ShapeError(
+                f"MultivariateNormal: a value is (..., {self.event_shape[0]}), got "
+                f"{np.shape(value)}"
+            )
         distance = (solve_lower(self.scale_tril, value - self.loc) ** 2).sum(-1)
         return -0.5 * (distance + self._constant()) - self._diagonal.log().sum(-1)
 
