@@ -50,6 +50,8 @@ def test_the_library_of_this_machine() -> None:
 def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match='"train" and "validation", not \'test\''):
         corpus.python_docs("test")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="limit must be at least 1 character, got 0"):
+        corpus.standard_library(limit=0)
     monkeypatch.setattr(corpus, "DOCS", tmp_path)
     with pytest.raises(DataError, match=r"train\.txt\.gz cannot be read: .*reinstall"):
         corpus.python_docs()

@@ -153,7 +153,12 @@ def test_what_cannot_be_continued_is_refused() -> None:
         generate(net, [[1]], 1, seed=-1)
     with pytest.raises(TypeError, match=r"stop must be .* such as \{5\}, got 5"):
         generate(net, [[1]], 1, stop=5)  # type: ignore[arg-type]
-    wrong = {"temperature": [-1.0], "top_k": [0, 2.5], "top_p": [0.0], "repetition_penalty": [0.0]}
+    wrong = {
+        "temperature": [-1.0],
+        "top_k": [0, 2.5, 2.0],
+        "top_p": [0.0],
+        "repetition_penalty": [0.0],
+    }
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(ValueError, match=f"{name} must be .* got {value}"):

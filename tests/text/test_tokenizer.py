@@ -148,6 +148,8 @@ def test_text_must_be_text(tokenizer: BytePairTokenizer) -> None:
         tokenizer.encode(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"""must be "all" or names, such as .'<e>'."""):
         tokenizer.encode("a", allowed_special="<e>")
+    with pytest.raises(TypeError, match=r"special must be texts of tokens, such as \['<e>'\]"):
+        tokenizer.train("a", 256, special="<e>")
 
 
 def test_characters() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tinytorch.data import DataLoader
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.text import Windows
 
 
@@ -39,6 +39,10 @@ def test_bad_input_is_named() -> None:
         Windows(np.zeros((2, 5)), 2)
     with pytest.raises(ValueError, match="length and stride must be at least 1: 3, 0"):
         Windows(range(5), 3, stride=0)
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        Windows(range(5), 1.5)  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match="windows need ids, which are integers, got float64"):
+        Windows([1.5, 2.5, 3.5], 2)
     for wrong in (-1, 2):
         with pytest.raises(IndexError, match=f"window {wrong} of 2"):
             Windows(range(5), 2).get_batch([0, wrong])

@@ -62,13 +62,15 @@ def standard_library(split: Split = "train", limit: int | None = None) -> str:
         limit: how many characters to give at most; files are taken in the order of their paths.
 
     Raises:
-        ValueError: there is no such split.
+        ValueError: there is no such split, or limit is below 1.
         DataError: this Python has no sources of its library.
 
     >>> print(standard_library(limit=22))
     \"\"\"Record of phased-in
     """
     _check(split)
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1 character, got {limit}")
     root = Path(sysconfig.get_paths()["stdlib"])
     texts: list[str] = []
     length = 0

@@ -30,7 +30,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not self.temperature >= 0:
             raise ValueError(f"temperature must be at least 0, got {self.temperature}")
-        if self.top_k is not None and not (self.top_k >= 1 and self.top_k == int(self.top_k)):
+        is_whole = isinstance(self.top_k, int | np.integer)
+        if self.top_k is not None and not (is_whole and self.top_k >= 1):
             raise ValueError(f"top_k must be an integer of at least 1, got {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")

@@ -50,7 +50,10 @@ def number_special(names: Iterable[str], first: int) -> dict[str, int]:
 
     Raises:
         ValueError: one is named twice.
+        TypeError: one name alone, which is also a sequence of its characters.
     """
+    if isinstance(names, str):
+        raise TypeError(f"special must be texts of tokens, such as [{names!r}]")
     found: dict[str, int] = {}
     for number, name in enumerate(names, first):
         if found.setdefault(name, number) != number:

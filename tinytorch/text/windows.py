@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tinytorch.creation import from_numpy
 from tinytorch.data.dataset import Dataset
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.tensor import Tensor
 
 
@@ -28,6 +29,7 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
     Raises:
         ShapeError: ids is not of one dimension, or has no window.
         ValueError: a length or stride below 1.
+        DTypeError: ids are no integers.
 
     >>> inputs, targets = Windows([5, 6, 7, 8, 9], length=2).get_batch([0, 1])
     >>> inputs.tolist(), targets.tolist()
@@ -38,13 +40,15 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
         self.ids = np.asarray(ids)
         self.length = length
         self.stride = length if stride is None else stride
-        if self.length < 1 or self.stride < 1:
+        if operator.index(self.length) < 1 or operator.index(self.stride) < 1:
             raise ValueError(f"length and stride must be at least 1: {length}, {stride}")
         if self.ids.ndim != 1 or self.ids.size <= length:
             raise ShapeError(
                 f"windows of {length} need ids of shape (tokens,) with at least {length + 1} "
                 f"tokens, got shape {self.ids.shape}"
             )
+        if self.ids.dtype.kind not in "iu":
+            raise DTypeError(f"windows need ids, which are integers, got {self.ids.dtype.name}")
 
     def __len__(self) -> int:
         return (self.ids.size - 1 - self.length) // self.stride + 1
