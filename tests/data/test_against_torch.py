@@ -195,7 +195,9 @@ def test_weights_are_followed() -> None:
         (lambda d: d.WeightedRandomSampler([1, -1], 2), "at least 0 and not all 0, got [1.0, -1."),
         (lambda d: d.WeightedRandomSampler([0, 1], 2, False), "at most the 1 samples whose weight"),
         (lambda d: d.WeightedRandomSampler([1, float("inf")], 2), "weights must be finite"),
-        (lambda d: d.RandomSampler([1], num_samples=0), "num_samples must be at least 1, got 0"),
+        (lambda d: d.RandomSampler([1], num_samples=0), "num_samples must be at least 1, and an "),
+        (lambda d: d.RandomSampler([1], num_samples=2.5), "and an integer, got 2.5"),
+        (lambda d: d.WeightedRandomSampler([1.0], 2.5), "and an integer, got 2.5"),
         (
             lambda d: d.BatchSampler([1], 0, False),
             "batch_size must be at least 1, and an integer, got 0",

@@ -80,6 +80,11 @@ def test_fractions_differ_from_exact_by_less_than_one(total: int, percent: int) 
     assert counts[0] == -(-percent * total // 100)  # rounded down, then the one left
 
 
+def test_fractions_may_be_numpys() -> None:
+    parts = random_split(numbers(10), list(np.array([0.5, 0.5], np.float32)), 0)
+    assert [len(part) for part in parts] == [5, 5]
+
+
 def test_what_fractions_leave_goes_to_the_first_parts() -> None:
     parts = random_split(numbers(11), [1 / 3, 1 / 3, 1 / 3], 0)
     assert [len(part) for part in parts] == [4, 4, 3]

@@ -128,6 +128,8 @@ def test_images_that_do_not_fit(
         (lambda: Normalize([0, 0], [1]), "got [0, 0] and [1]"),
         (lambda: RandomHorizontalFlip(1.5), "got 1.5"),
         (lambda: RandomCrop((3, 0)), "got (3, 0)"),
+        (lambda: RandomCrop((3,)), "got (3,)"),  # type: ignore[arg-type]
+        (lambda: RandomCrop(3, padding=-1), "padding must be at least 0, got -1"),
     ],
 )
 def test_options_that_make_no_sense(make: Callable[[], Transform], text: str) -> None:

@@ -125,9 +125,7 @@ def test_accumulation_weights_batches_by_their_samples() -> None:
     assert losses[1] == pytest.approx(losses[0])
     assert small.model.weight.tolist() == [pytest.approx(r) for r in large.model.weight.tolist()]
     assert (small.step, small.batch) == (1, 2)
-    with pytest.raises(
-        ValueError, match="accumulate must be at least 1 batch, and an integer, got 0"
-    ):
+    with pytest.raises(ValueError, match="accumulate must be at least 1, and an integer, got 0"):
         linear_trainer(accumulate=0)
 
 
@@ -180,7 +178,7 @@ def test_forward_can_be_overridden() -> None:
         (
             lambda: linear_trainer(accumulate=2.5),
             ValueError,
-            "accumulate must be at least 1 batch, and an integer, got 2.5",
+            "accumulate must be at least 1, and an integer, got 2.5",
         ),
         (
             lambda: linear_trainer(clip_norm=-1.0),

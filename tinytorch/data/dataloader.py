@@ -18,7 +18,7 @@ from tinytorch.data.sampler import (
     SequentialSampler,
     batch_count,
     batched,
-    check_batch_size,
+    check_count,
     check_index,
 )
 from tinytorch.data.seeding import Randomness, as_seed, generator_at, shuffled
@@ -127,7 +127,7 @@ class DataLoader:
                 + ("an IterableDataset has an order of its own" if streamed else "give one of them")
             )
         if size is not None:
-            check_batch_size(size)
+            check_count("batch_size", size)
         if self.prefetch < 0:
             raise ValueError(f"prefetch must be at least 0, got {self.prefetch}")
         if self.drop_last and size is None:

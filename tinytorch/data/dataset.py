@@ -237,7 +237,7 @@ def random_split(
 
 
 def _counts(lengths: Sequence[int] | Sequence[float], total: int) -> list[int]:
-    fractions = any(isinstance(length, float) for length in lengths)
+    fractions = any(isinstance(length, float | np.floating) for length in lengths)
     expected = 1 if fractions else total
     if min(lengths, default=-1) < 0 or not math.isclose(sum(lengths), expected, abs_tol=1e-9):
         raise ValueError(

@@ -51,10 +51,11 @@ class RandomSampler(Sampler[int]):
         replacement: a sample may be taken several times.
         num_samples: how many to take; by default as many as there are. Without replacement, more
             than there are means one order after another.
-        generator: a generator or a seed; None means the default generator.
+        generator: a generator, or a seed: the same draws in each epoch; None means the default
+            generator.
 
     Raises:
-        ValueError: num_samples is below 1.
+        ValueError: num_samples is no integer from 1 up.
 
     >>> sorted(RandomSampler("abc", generator=0))
     [0, 1, 2]
@@ -67,8 +68,8 @@ class RandomSampler(Sampler[int]):
         num_samples: int | None = None,
         generator: Randomness = None,
     ) -> None:
-        if num_samples is not None and num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        if num_samples is not None:
+            check_count("num_samples", num_samples)
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
@@ -123,11 +124,12 @@ class WeightedRandomSampler(Sampler[int]):
         weights: one for each sample, at least 0.
         num_samples: how many to draw.
         replacement: a sample may be drawn several times.
-        generator: a generator or a seed; None means the default generator.
+        generator: a generator, or a seed: the same draws in each epoch; None means the default
+            generator.
 
     Raises:
-        ValueError: a weight is negative or not finite, all are 0, num_samples is below 1, or more
-            are to be drawn without replacement than have a weight above 0.
+        ValueError: a weight is negative or not finite, all are 0, num_samples is no integer from 1
+            up, or more are to be drawn without replacement than have a weight above 0.
 
     >>> list(WeightedRandomSampler([0.0, 1.0, 0.0], 3))
     [1, 1, 1]
@@ -149,10 +151,11 @@ class WeightedRandomSampler(Sampler[int]):
             )
         if not np.isfinite(self.weights).all():
             raise ValueError("weights must be finite")
-        if num_samples < 1 or (not replacement and num_samples > positive):
+        check_count("num_samples", num_samples)
+        if not replacement and num_samples > positive:
             raise ValueError(
-                f"num_samples must be at least 1, and without replacement at most the {positive} "
-                f"samples whose weight is above 0; got {num_samples}"
+                f"num_samples must be at most the {positive} samples whose weight is above 0, "
+                f"without replacement; got {num_samples}"
             )
         self.num_samples = num_samples
         self.replacement = replacement
@@ -182,7 +185,7 @@ class BatchSampler(Sampler[list[int]]):
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
-        check_batch_size(batch_size)
+        check_count("batch_size", batch_size)
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -194,10 +197,10 @@ class BatchSampler(Sampler[list[int]]):
         return batch_count(len(self.sampler), self.batch_size, self.drop_last)  # type: ignore[arg-type]
 
 
-def check_batch_size(size: Any) -> None:
+def check_count(name: str, count: Any) -> None:
     """Raise ValueError if it is no integer from 1 up: a batch of 2.5 would never be full."""
-    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"batch_size must be at least 1, and an integer, got {size!r}")
+    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"{name} must be at least 1, and an integer, got {count!r}")
 
 
 def check_index(index: Any) -> Any:

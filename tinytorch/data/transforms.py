@@ -124,6 +124,8 @@ class RandomCrop:
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
         self.size, self.padding = _pair(size), padding
+        if padding < 0:
+            raise ValueError(f"padding must be at least 0, got {padding}")
 
     def __call__(self, images: Array, generator: np.random.Generator) -> Array:
         """Windows (N, C, height, width) of images (N, C, H, W).
@@ -164,7 +166,7 @@ class CenterCrop:
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     pair = (size, size) if isinstance(size, int) else size
-    if min(pair) < 1:
+    if len(pair) != 2 or min(pair) < 1:
         raise ValueError(f"a crop has at least one row and column, got {size}")
     return pair
 

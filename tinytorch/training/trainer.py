@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
+from tinytorch.data.sampler import check_count
 from tinytorch.errors import NonFiniteError, ShapeError
 from tinytorch.nn import Module
 from tinytorch.optim import Optimizer
@@ -94,10 +93,7 @@ class Trainer:
         trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if trained.isdisjoint(id(p) for p in model.parameters()):
             raise ValueError("the optimizer has none of the model's parameters: make it of them")
-        if not isinstance(accumulate, int | np.integer) or accumulate < 1:
-            raise ValueError(
-                f"accumulate must be at least 1 batch, and an integer, got {accumulate!r}"
-            )
+        check_count("accumulate", accumulate)
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"clip_norm must be above 0, or None to clip nothing, got {clip_norm}")
         if classes := [each.__name__ for each in callbacks if isinstance(each, type)]:
