@@ -19,16 +19,25 @@ def grad_and_value(
 
     def both(*args: Any, **options: Any) -> Any:
         chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        if not chosen or not all(-len(args) <= i < len(args) for i in chosen):
+            raise ValueError(f"func.grad: argnums is {argnums}, of {len(args)} arguments")
         values = list(args)
         with grad_mode(True):
             for i in chosen:
                 values[i] = _map(_watched, args[i])
             result = func(*values, **options)
+            if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+                raise TypeError("func.grad: with has_aux the function returns a pair (tensor, aux)")
             y = result[0] if has_aux else result
-            if y.numel() != 1:
-                raise AutogradError(f"func.grad: the result has shape {y.shape}, not one element")
+            if not is_tensor(y) or y.numel() != 1:
+                what = f"shape {y.shape}" if is_tensor(y) else f"type {type(y).__name__}"
+                raise AutogradError(
+                    f"func.grad: the result has {what}, not one element of a tensor"
+                )
             leaves = [x for i in chosen for x in _leaves(values[i])]
-            found = gradients_of(y.reshape(()), leaves, None, None, True, allow_unused=True)
+            found: Any = [None] * len(leaves)  # of what depends on none of them
+            if y.requires_grad:
+                found = gradients_of(y.reshape(()), leaves, None, None, True, allow_unused=True)
             pairs = zip(leaves, found, strict=True)
             whole = iter([x * 0 if g is None else g for x, g in pairs])
         gradient = tuple(_map(lambda _: next(whole), values[i]) for i in chosen)
@@ -82,6 +91,7 @@ def functional_call(
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
+    tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
     """Call a module with other tensors in place of its parameters and buffers.
@@ -91,24 +101,28 @@ def functional_call(
         parameter_and_buffer_dicts: name, as in `state_dict`, -> tensor; or several such.
         args: the arguments, a tuple; or the only one.
         kwargs: the arguments by keyword.
+        tie_weights: what is given for a tensor that the module has in several places is put into
+            all of them.
         strict: every parameter and buffer must be given.
 
     Raises:
         KeyError: the module has no such parameter or buffer, or, with `strict`, one is not given.
+        ValueError: one is given twice, or with `tie_weights` two tensors for one.
 
     >>> from tinytorch import nn, ones
     >>> functional_call(nn.Linear(2, 1), {"weight": ones(1, 2), "bias": ones(1)}, ones(1, 2)).item()
     3.0
     """
-    dicts = parameter_and_buffer_dicts
-    given = dict(dicts) if isinstance(dicts, dict) else {k: v for d in dicts for k, v in d.items()}
-    known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    wrong = sorted(given.keys() ^ known.keys() if strict else given.keys() - known.keys())
+    given = _given(parameter_and_buffer_dicts)
+    known = dict(module.named_parameters(remove_duplicate=False))
+    known |= module.named_buffers(remove_duplicate=False)
+    tied = _tied(given, known) if tie_weights else given
+    wrong = sorted(given.keys() - known.keys() | (known.keys() - tied.keys() if strict else set()))
     if wrong:
         raise KeyError(f"functional_call: {wrong} of {sorted(given)}; the module has {list(known)}")
     own = []
     try:
-        for path, value in given.items():
+        for path, value in tied.items():
             owner, _, name = path.rpartition(".")
             attributes = vars(module.get_submodule(owner))
             own.append((attributes, name, attributes[name]))
@@ -118,6 +132,25 @@ def functional_call(
     finally:
         for attributes, name, value in own:
             attributes[name] = value
+
+
+def _given(dicts: dict[str, Any] | Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One dictionary of several, which have different names."""
+    given: dict[str, Any] = {}
+    for each in [dicts] if isinstance(dicts, dict) else dicts:
+        if twice := sorted(given.keys() & each.keys()):
+            raise ValueError(f"functional_call: {twice} are in several dictionaries")
+        given |= each
+    return given
+
+
+def _tied(given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """What is given, under all names of the tensors that it is in place of."""
+    by_tensor: dict[int, Any] = {}
+    for name in given.keys() & known.keys():
+        if by_tensor.setdefault(id(known[name]), given[name]) is not given[name]:
+            raise ValueError(f"functional_call: {name} is one tensor with another that is given")
+    return {name: by_tensor[id(t)] for name, t in known.items() if id(t) in by_tensor}
 
 
 def _watched(x: Any) -> Any:

@@ -133,3 +133,68 @@ def test_a_gradient_for_the_parameters_of_a_module(rng):
         func.functional_call(model, {"wieght": x}, tinytorch.tensor(x))
     with pytest.raises(KeyError, match="bias"):
         func.functional_call(model, {"weight": model.weight}, tinytorch.tensor(x), strict=True)
+
+
+class TwoNames:
+    """A model of each library whose layers share their weight."""
+
+    def __init__(self, library):
+        nn = library.nn
+
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+                self.b.weight = self.a.weight
+
+            def forward(self, x):
+                return self.b(self.a(x))
+
+        self.model, self.library = Tied(), library
+
+    def call(self, names, **options):
+        tensors = [self.library.eye(2) * (i + 2) for i in range(2)]
+        given = dict(zip(names, tensors, strict=False))
+        x = self.library.ones(1, 2)
+        y = self.library.func.functional_call(self.model, given, (x,), **options)
+        assert self.model.a.weight is self.model.b.weight
+        return y.tolist()
+
+
+@pytest.mark.parametrize("name", ["a.weight", "b.weight"])
+def test_what_is_given_for_a_tensor_of_two_names_is_in_both_places(name):
+    ours, theirs = TwoNames(tinytorch), TwoNames(torch)
+    assert ours.call([name]) == theirs.call([name]) == [[4.0, 4.0]]
+    assert ours.call([name], strict=True) == [[4.0, 4.0]]
+    options = {"tie_weights": False}
+    both = ["a.weight", "b.weight"]
+    assert ours.call(both, **options) == theirs.call(both, **options) == [[6.0, 6.0]]
+    for each in (ours, theirs):
+        with pytest.raises(ValueError, match=r"a\.weight|b\.weight"):
+            each.call(both)
+
+
+def test_a_tensor_is_given_once():
+    w = tinytorch.ones(1, 2)
+    with pytest.raises(ValueError, match=r"\['weight'\] are in several dictionaries"):
+        func.functional_call(tinytorch.nn.Linear(2, 1), ({"weight": w}, {"weight": w}), (w,))
+
+
+@pytest.mark.parametrize("loss", [lambda x: x.detach().sum(), lambda x: (x * 0 + 1).detach()[0]])
+def test_a_constant_has_a_gradient_of_zero(loss):
+    for library in (tinytorch, torch):
+        assert library.func.grad(loss)(library.ones(2)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "message"),
+    [
+        (lambda f, x: f.grad(lambda a: 2.0)(x), AutogradError, "type float, not one element"),
+        (lambda f, x: f.grad(lambda a: a.sum(), 1)(x), ValueError, "argnums is 1, of 1 arguments"),
+        (lambda f, x: f.grad(lambda a: a.sum(), ())(x), ValueError, r"argnums is \(\), of 1"),
+        (lambda f, x: f.grad(lambda a: a.sum(), has_aux=True)(x), TypeError, "returns a pair"),
+    ],
+)
+def test_what_is_no_gradient_is_named(action, error, message):
+    with pytest.raises(error, match=message):
+        action(func, tinytorch.ones(2))
