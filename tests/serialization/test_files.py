@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
 import re
 from pathlib import Path
@@ -212,3 +213,34 @@ def test_a_crafted_place_leaves_no_memory(place: Any) -> None:
     tensors = {"a": tinytorch.ones(3)}
     with pytest.raises(tinytorch.DataError, match=r"damaged|does not fit"):
         sharing.share(tensors, {"a": place})
+
+
+@pytest.mark.parametrize(
+    ("spans", "is_whole"),
+    [
+        ([(0, 4), (4, 8)], True),
+        ([(4, 8), (0, 4)], True),
+        ([(0, 4), (0, 4)], False),  # one twice, and four bytes that are nobody's
+        ([(0, 4), (8, 12)], False),
+        ([(0, 4), (2, 6), (6, 8)], False),
+    ],
+)
+def test_each_byte_of_a_file_belongs_to_one_tensor(
+    spans: list[tuple[int, int]], is_whole: bool
+) -> None:
+    header = {
+        f"t{i}": {"dtype": "U8", "shape": [end - start], "data_offsets": [start, end]}
+        for i, (start, end) in enumerate(spans)
+    }
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(range(8))
+    if is_whole:
+        ours, theirs = tinytorch.load(io.BytesIO(data)), safetensors.numpy.load(data)
+        assert {name: t.tolist() for name, t in ours.items()} == {
+            name: array.tolist() for name, array in theirs.items()
+        }
+        return
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.numpy.load(data)
+    with pytest.raises(tinytorch.DataError, match="is truncated, or no safetensors file"):
+        tinytorch.load(io.BytesIO(data))

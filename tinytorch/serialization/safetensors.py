@@ -77,9 +77,9 @@ def parse(data: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
         metadata = header.pop("__metadata__", {})
         body = memoryview(data)[8 + length :]
         found = {name: _tensor(body, entry) for name, entry in header.items()}
-        used = sum(end - start for start, end in (e["data_offsets"] for e in header.values()))
-        if used != len(body):
-            raise ValueError(f"tensors of {used} bytes, and {len(body)} bytes are there")
+        spans = sorted(tuple(entry["data_offsets"]) for entry in header.values())
+        if [start for start, _ in spans] + [len(body)] != [0, *(end for _, end in spans)]:
+            raise ValueError(f"tensors at {spans!s:.200} of {len(body)} bytes: gaps, or overlaps")
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
