@@ -26,6 +26,20 @@ class Crash(NumpyBackend):
         raise ZeroDivisionError("of mine")
 
 
+class SameBuffer(NumpyBackend):
+    def matmul(self, a, b):
+        product = np.matmul(a, b)
+        buffers = vars(self).setdefault("buffers", {})
+        buffer = buffers.setdefault((product.shape, product.dtype), np.empty_like(product))
+        np.copyto(buffer, product)
+        return buffer
+
+
+class InputItself(NumpyBackend):
+    def abs(self, x):
+        return x if (x > 0).all() else np.abs(x)
+
+
 def test_numpy_conforms_to_itself() -> None:
     reports = list(check_backend("numpy", examples=2))
     assert all(report == OpReport(report.op, 2) for report in reports)
@@ -37,6 +51,8 @@ def test_numpy_conforms_to_itself() -> None:
         (WrongForTransposed(), "matmul", "Mismatched elements"),
         (WrongDtype(), "exp", "WrongDtype.exp returned float64"),
         (Crash(), "add", "ZeroDivisionError: of mine"),
+        (SameBuffer(), "matmul", "the same memory at each call: the result before is overwritten"),
+        (InputItself(), "abs", "gives the memory of its input: what is written into the result"),
     ],
 )
 def test_a_wrong_kernel_is_found(backend: NumpyBackend, op: str, said: str) -> None:

@@ -69,6 +69,11 @@ def assert_conforms(backend: str | ComputeBackend, op: Op, sample: Sample) -> No
     for x, copy in zip(sample.inputs, before, strict=True):
         np.testing.assert_array_equal(np.asarray(x), copy, f"{op.name} changed its input")
     expected = run("numpy", op, sample.tensors(), sample.params)
+    if not _has_memory_of(expected, sample):
+        assert not _has_memory_of(result, sample), (
+            f"{op.name} gives the memory of its input: what is written into the result, as by "
+            f"`y += 1`, would change that"
+        )
     assert result.dtype == expected.dtype and result.shape == expected.shape
     if result.dtype.kind == "f" and op.kind in ("elementwise", "movement"):
         zero = (expected == 0) & (result == 0)
@@ -79,6 +84,20 @@ def assert_conforms(backend: str | ComputeBackend, op: Op, sample: Sample) -> No
         np.testing.assert_array_equal(result, expected)
     elif result.size:
         assert_close(op, sample, result)
+
+
+def assert_own_memory(backend: str | ComputeBackend, op: Op, sample: Sample) -> None:
+    """The result of a call stays what it is when the op is called again."""
+    first = run(backend, op, sample.tensors(), sample.params)
+    if not _has_memory_of(first, sample):
+        second = run(backend, op, sample.tensors(), sample.params)
+        assert not np.shares_memory(first, second), (
+            f"{op.name} gives the same memory at each call: the result before is overwritten"
+        )
+
+
+def _has_memory_of(result: Any, sample: Sample) -> bool:
+    return any(isinstance(x, np.ndarray) and np.shares_memory(result, x) for x in sample.inputs)
 
 
 def assert_close(op: Op, sample: Sample, result: Any) -> None:
@@ -142,7 +161,8 @@ def check_backend(
     """Run the conformance suite on a backend, and yield a report on each op.
 
     Each op is called with generated inputs of every dtype that it takes: empty, 0-d, ragged,
-    broadcast and non-contiguous arrays, ties, infinities, NaN.
+    broadcast and non-contiguous arrays, ties, infinities, NaN. Results must have memory of their
+    own, unless NumPy's are views of an input.
 
     Args:
         ops: their names; all of the table by default.
@@ -170,6 +190,8 @@ def _check_op(backend: str | ComputeBackend, name: str, examples: int, seed: int
         try:
             with np.errstate(all="ignore"):  # infinities and NaN are among the inputs
                 assert_conforms(backend, OPS[name], sample)
+                if example < len(dtypes):
+                    assert_own_memory(backend, OPS[name], sample)
         except Exception as error:  # whatever the kernel raises is the finding
             text = str(error).strip() or "no message"
             kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
