@@ -142,6 +142,22 @@ def test_a_stream_whose_length_nobody_knows() -> None:
     assert (trainer.step, trainer.batches_per_epoch) == (6, None)
 
 
+def test_gradients_that_no_optimizer_clears_do_not_add_up() -> None:
+    """As clip_norm counts them, the steps of the others would become shorter and shorter."""
+
+    def moved(updates: int) -> float:
+        tinytorch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+        optimizer = optim.SGD(model[1].parameters(), lr=0.0)
+        trainer = Trainer(model, LOSS, optimizer, clip_norm=0.01, progress="quiet")
+        for _ in range(updates):
+            trainer.update([next(iter(make_loader(0)))])
+        norm: float = model[1].weight.grad.norm().item()
+        return norm
+
+    assert moved(20) == moved(1)
+
+
 def test_a_metric_may_give_a_tensor() -> None:
     def hits(outputs: Tensor, targets: Tensor) -> Any:
         return (outputs.argmax(1) == targets).float().mean()

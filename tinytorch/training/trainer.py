@@ -189,6 +189,7 @@ class Trainer:
 
     def update(self, batches: Sequence[Any]) -> float:
         """Update the parameters once by `batches`; the mean loss."""
+        self.model.zero_grad()  # clip_norm counts what the optimizer does not have, too
         mean = loop.update(self, batches)
         self.used_up = self._ended
         note_position(self)
