@@ -17,7 +17,7 @@ from tinytorch.graph import (
     trace,
 )
 from tinytorch.graph.interpret import Interpreter, ShapeProp
-from tinytorch.graph.passes import AlgebraicSimplification, ConstantFolding, Fusion
+from tinytorch.graph.passes import AlgebraicSimplification, ConstantFolding, Fusion, Recompute
 from tinytorch.graph.passes.rules import Rule
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
@@ -337,3 +337,9 @@ def test_passes_by_name():
 
             def transform(self, graph, found):
                 return False
+
+
+def test_an_option_that_is_not_given_by_name_is_refused() -> None:
+    """The pass would fail on every graph, and be taken back."""
+    with pytest.raises(TypeError, match=r"Recompute: the first argument is .* not 0\.5; give"):
+        Recompute(0.5)  # type: ignore[arg-type]

@@ -29,6 +29,11 @@ class OptimizationPass(ABC):
     exact: ClassVar[bool] = True
 
     def __init__(self, semantics: Semantics = TINYTORCH) -> None:
+        if not isinstance(semantics, Semantics):
+            raise TypeError(
+                f"{type(self).__name__}: the first argument is the semantics of a graph's world, "
+                f"not {semantics!r}; give options by name"
+            )
         self.semantics = semantics
 
     @abstractmethod
