@@ -154,7 +154,7 @@ def test_without_a_root_the_file_is_looked_for_in_the_cache(
     assert fetch(remote(), None, "bytes") == tmp_path / "bytes" / "data.bin"
 
 
-def test_progress_is_shown_on_a_terminal_only(
+def test_a_download_is_announced_and_its_progress_shown_on_a_terminal_only(
     server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -162,7 +162,10 @@ def test_progress_is_shown_on_a_terminal_only(
 ) -> None:
     file = remote(server.serves("/data.bin", CONTENT))
     fetch(file, tmp_path, "bytes")
+    line = f"tinytorch: downloading data.bin (0.3 MB) from {file.urls[0]}\n"
+    assert capsys.readouterr() == ("", line)
+    fetch(file, tmp_path, "bytes")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     fetch(replace(file, name="again.bin"), tmp_path, "bytes")
-    assert "again.bin" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("again.bin") > 1

@@ -62,6 +62,8 @@ def _download(url: str, file: RemoteFile, path: Path) -> None:
     import urllib.request
 
     digest, received = hashlib.sha256(), 0
+    size = f"{file.size / 1e6:.1f} MB"
+    print(f"tinytorch: downloading {file.name} ({size}) from {url}", file=sys.stderr, flush=True)
     try:
         with (
             urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response,
