@@ -26,6 +26,11 @@ def test_without_a_group_a_process_is_alone_and_collectives_say_so() -> None:
         all_reduce(tinytorch.ones(1))
 
 
+def test_a_backend_is_no_timeout() -> None:
+    with pytest.raises(TypeError, match=r"takes seconds, not .nccl.; the backend is gloo"):
+        init_process_group("nccl")  # type: ignore[arg-type]
+
+
 def test_what_the_environment_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS"):
         monkeypatch.delenv(name, raising=False)

@@ -57,6 +57,8 @@ def init_process_group(timeout: float = 300.0) -> None:
         torchrun --nproc-per-node 2 train.py
     """
     global _heartbeat, _timeout
+    if isinstance(timeout, str):  # PyTorch's first argument
+        raise TypeError(f"init_process_group takes seconds, not {timeout!r}; the backend is gloo")
     if dist.is_initialized():
         raise ProcessGroupError("this process is in a group already; destroy_process_group() first")
     for name, slurm in SLURM_NAMES.items():
