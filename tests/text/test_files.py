@@ -71,8 +71,19 @@ def _gzipped(state: Any) -> bytes:
         ),
         (_gzipped([1]), "has the format 'list'"),
         (_gzipped({"format": "tinytorch tokenizer 1"}), "not what save_tokenizer writes: KeyError"),
+        (
+            _gzipped(
+                {
+                    "format": "tinytorch tokenizer 1",
+                    "kind": "byte pairs",
+                    "special": {},
+                    "tokens": [["a"]],
+                }
+            ),
+            "not what save_tokenizer writes: AttributeError",
+        ),
     ],
-    ids=["ranks", "truncated", "another format", "a list", "lacks its keys"],
+    ids=["ranks", "truncated", "another format", "a list", "lacks its keys", "a list for a token"],
 )
 def test_files_that_are_none(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(content)

@@ -69,7 +69,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         raise DataError(f"{path} has the format {found!r}; this version reads {_FORMAT!r}")
     try:
         return _restore(state)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(f"{path} is not what save_tokenizer writes: {error!r}") from error
 
 
