@@ -81,7 +81,12 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              batch_norm in evaluation and recurrent steps, several
 #                              at once, as programs (36); borders and nearest neighbours of all
 #                              dimensions in one pass (50),
-#                              a gradient of windows written once (7).
+#                              a gradient of windows written once (7);
+#                              runs that go on with the very next batch after an error (36), models
+#                              that are looked at, for generation too (15, from compression);
+#                              sizes and counts that are checked (20), assert_close of numbers and
+#                              nests (compat 33), functional_call of shared weights (core 33),
+#                              backends that use a result's memory again (testing 16).
 #   jit       1,250 ->  1,500  Without compilation that is deferred to the first call, one linear
 #                              layer compiles what nobody asked for; the processor's name for
 #                              records of measurements is asked in one place; blocks of the pool
@@ -197,24 +202,24 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              events with entries that wait, the final run's machine, stolen
 #                              tokens (leaderboard 63); a sandbox that does not start (compete 8).
 BUDGETS = {
-    "tinytorch": 8_903,
+    "tinytorch": 8_936,
     "tinytorch/replay": 1_437,
-    "tinytorch/nn": 6_386,
-    "tinytorch/optim": 1_957,
-    "tinytorch/training": 790,
+    "tinytorch/nn": 6_401,
+    "tinytorch/optim": 1_960,
+    "tinytorch/training": 826,
     "tinytorch/serialization": 426,
-    "tinytorch/distributions": 537,
+    "tinytorch/distributions": 549,
     "tinytorch/text": 1_872,
-    "tinytorch/compression": 1_474,
-    "tinytorch/data": 1_019,
+    "tinytorch/compression": 1_459,
+    "tinytorch/data": 1_024,
     "tinytorch/distributed": 1_235,
     "tinytorch/bench": 800,
-    "tinytorch/compat": 1_523,
-    "tinytorch/testing": 751,
+    "tinytorch/compat": 1_556,
+    "tinytorch/testing": 767,
     "tinytorch/backends": 2_797,
     "tinytorch/backends/optimized": 11_066,
     "tinytorch/jit": 2_070,
-    "tinytorch/graph": 4_532,
+    "tinytorch/graph": 4_537,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
