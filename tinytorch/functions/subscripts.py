@@ -24,7 +24,7 @@ from tinytorch.functions import movement
 from tinytorch.functions.indexing import are_known, from_front, still_outside
 from tinytorch.history import Record
 from tinytorch.op import Op, Params
-from tinytorch.replay import holds, keep, replayed
+from tinytorch.replay import holds, replayed
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     if len(dims) > 1:
         for index, size in parts:
             flat = still_outside(flat, index, size)
-    flat, count = flat if flat is arrays[0][1] else keep(flat), math.prod(sizes)
+    count = math.prod(sizes)
     single = [dim for dim, index in arrays if index.ndim == 0]
     first, end = dims[0], dims[-1] + 1
     if first and end - first == len(dims) and not single and holds(flat, are_known, traced=False):
