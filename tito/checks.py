@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tito.plain import Numbers, Unknown, plain, show
+from tito.plain import Numbers, Same, Unknown, plain, show
 
 RTOL, ATOL = 1e-5, 1e-6
 LONGEST = 300  # characters of a message
@@ -172,7 +172,7 @@ def _difference(got: Any, expected: Any, path: str) -> str | None:
     if isinstance(got, Unknown):
         return f"{at}{got.text} is no value that can be compared"
     if type(got) is not type(expected):
-        return f"{at}its type is {type(got).__name__}, expected {type(expected).__name__}"
+        return f"{at}its type is {_type_name(got)}, expected {_type_name(expected)}"
     if type(got) is Numbers:
         return _array_difference(got, expected, at)
     if type(got) in (list, tuple):
@@ -188,6 +188,13 @@ def _difference(got: Any, expected: Any, path: str) -> str | None:
         return next((part for part in parts if part), None)
     same = got == expected or (type(got) is float and math.isnan(got) and math.isnan(expected))
     return None if same else at.rstrip(": ")
+
+
+def _type_name(value: Any) -> str:
+    """The type of a plain value, as a student knows it."""
+    if type(value) is Numbers:
+        return f"{value.container} of {value.dtype}"
+    return "object" if type(value) is Same else type(value).__name__
 
 
 def _array_difference(got: Numbers, expected: Numbers, at: str) -> str | None:
@@ -235,6 +242,8 @@ def _called_function(function: Callable[..., Any]) -> str:
     call = _call()
     if call is None or len(call.args) < 2:
         return getattr(function, "__name__", "the call")
+    if isinstance(call.args[1], ast.Lambda) and len(call.args) == 2:
+        return ast.unparse(call.args[1].body)
     arguments = [ast.unparse(a) for a in call.args[2:]]
     arguments += [ast.unparse(k) for k in call.keywords if k.arg not in ("match", "hint")]
     return f"{ast.unparse(call.args[1])}({', '.join(arguments)})"

@@ -132,6 +132,9 @@ def test_close_refuses_an_expectation_that_is_no_number() -> None:
         (tinytorch.ones(2), tinytorch.ones(3), r"its shape is \(2,\), expected \(3,\)"),
         (tinytorch.ones(2), tinytorch.ones(2, dtype=tinytorch.int64), "its dtype is float32, exp"),
         (object(), 1, "an object of type object is no value that can be compared"),
+        (np.int64(2), 2, "its type is NumPy number of int64, expected int"),
+        ([np.ones(2)], [[1.0, 1.0]], "its type is NumPy array of float64, expected list"),
+        (len, 2, "its type is object, expected int"),
     ],
 )
 def test_equal_says_where(got: Any, expected: Any, where: str) -> None:
@@ -200,6 +203,7 @@ def test_raises() -> None:
     assert message(lambda: raises(ValueError, double, x=3, match="m")).startswith(
         "double(x=3)\n  expected: ValueError with 'm' in its message\n"
     )
+    assert message(lambda: raises(ValueError, lambda: double(3) + 1)).startswith("double(3) + 1\n")
     assert "got:      TypeError: no" in message(lambda: raises(ValueError, fail, TypeError("no")))
     assert "got:      ValueError: no" in message(
         lambda: raises(ValueError, fail, ValueError("no"), match="yes")
