@@ -125,6 +125,31 @@ def shape_arguments(sizes):
 """,
         loses={"two-spellings-types": 2},
     ),
+    Mistake(
+        exercise="size-of-minus-one",
+        name="asks for a size of 0 only where there are no elements",
+        source="""
+def infer_size(shape, elements):
+    if -1 not in shape:
+        return shape
+    rest = prod(s for s in shape if s != -1)
+    if shape.count(-1) > 1 or (rest == 0 and elements == 0) or elements % rest:
+        raise ShapeError(f"{elements} elements do not fit into {shape}")
+    return tuple(elements // rest if s == -1 else s for s in shape)
+""",
+        loses={"size-of-minus-one-errors": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
+        name="drops what comes after a sequence",
+        source="""
+def shape_arguments(sizes):
+    if sizes and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]
+    return tuple(operator.index(s) for s in sizes)
+""",
+        loses={"two-spellings-types": 2},
+    ),
 ]
 
 ALTERNATIVES = [
