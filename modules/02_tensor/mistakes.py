@@ -31,7 +31,7 @@ def broadcast(name, shapes, params=None):
         result.append(extents.pop() if extents else 1)
     return tuple(result)
 """,
-        loses={"broadcast-shapes-values": 3},
+        loses={"broadcast-shapes-values": 3, "broadcast-shapes-edges": 2},
     ),
     Mistake(
         exercise="broadcast-shapes",
@@ -84,7 +84,7 @@ class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
         name="takes the highest of all",
         source="""
 def promote(*metas):
-    return max([dtype_of(m) for m in metas], key=lambda d: d.rank)
+    return _widest([dtype_of(m) for m in metas])
 """,
         loses={"promote-dtypes-numbers": 2, "promote-dtypes-zero-d": 1},
     ),
@@ -97,7 +97,7 @@ def promote(*metas):
     for numbers in (False, True):
         group = [dtype_of(m) for m in metas if isinstance(m, type) is numbers]
         if group:
-            strongest = max(group, key=lambda d: d.rank)
+            strongest = _widest(group)
             if result is None or category_of(strongest) > category_of(result):
                 result = strongest
     return result
@@ -184,7 +184,7 @@ class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
             shape = tuple(1 if d in dims else n for d, n in enumerate(a.shape))
         return to_array(values, shape, a.dtype)
 """,
-        loses={"reduce-loop-values": 2, "reduce-loop-dims": 2},
+        loses={"reduce-loop-values": 2, "reduce-loop-dims": 2, "reduce-loop-edges": 1},
     ),
     Mistake(
         exercise="reduce-loop",
@@ -393,6 +393,154 @@ class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
 """,
         loses={"matmul-loop-values": 3},
     ),
+    Mistake(
+        exercise="broadcast-shapes",
+        name="makes the caller's shapes longer",
+        source="""
+def broadcast(name, shapes, params=None):
+    ndim = max(map(len, shapes))
+    for i, shape in enumerate(shapes):
+        shapes[i] = (1,) * (ndim - len(shape)) + tuple(shape)
+    result = []
+    for position, extents in enumerate(zip(*shapes)):
+        wide = {e for e in extents if e != 1}
+        if len(wide) > 1:
+            raise ShapeError(f"{name}: {shapes}: at {position - ndim} there are {extents}")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+""",
+        loses={"broadcast-shapes-edges": 2},
+    ),
+    Mistake(
+        exercise="transpose-and-flatten",
+        name="flattens to a size of -1, which an empty batch does not have",
+        source="""
+def flatten(x, start_dim=0, end_dim=-1):
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
+    if start > end:
+        raise ShapeError(f"flatten: start_dim {start_dim} is after end_dim {end_dim}")
+    return reshape(x, (*x.shape[:start], -1, *x.shape[end + 1 :]))
+""",
+        loses={"transpose-and-flatten-edges": 1},
+    ),
+    Mistake(
+        exercise="transpose-and-flatten",
+        name="wraps a dimension that is not there",
+        source="""
+def transpose(x, dim0, dim1):
+    if x.ndim == 0:
+        return x
+    order = list(range(x.ndim))
+    dim0, dim1 = dim0 % x.ndim, dim1 % x.ndim
+    order[dim0], order[dim1] = dim1, dim0
+    return apply(ops.permute, x, dims=tuple(order))
+""",
+        loses={"transpose-and-flatten-edges": 1},
+    ),
+    Mistake(
+        exercise="operators",
+        name="computes with NumPy, and the result has no history",
+        source="""
+class Tensor(tinytorch.Tensor):
+    def __rsub__(self, other):
+        return Tensor(other - self.detach().numpy())
+""",
+        loses={"operators-order": 2},
+    ),
+    Mistake(
+        exercise="reduce-loop",
+        name="gives the element first",
+        source="""
+class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
+    def reduction(self, op, a, *, dims, keepdim):
+        kept = [d for d in range(a.ndim) if d not in dims]
+        shape = tuple(a.shape[d] for d in kept)
+        size = math.prod(a.shape[d] for d in dims)
+        rows = a.transpose(*kept, *dims).reshape(math.prod(shape), size).tolist()
+        start = [] if op.initial is None else [op.initial]
+        values = [reduce(lambda so_far, x: op.scalar(x, so_far), row, *start) for row in rows]
+        if keepdim:
+            shape = tuple(1 if d in dims else n for d, n in enumerate(a.shape))
+        return to_array(values, shape, a.dtype)
+""",
+        loses={"reduce-loop-edges": 1},
+    ),
+    Mistake(
+        exercise="mean",
+        name="divides by the size of one of the dimensions",
+        source="""
+def mean(x, dim=None, keepdim=False, *, dtype=None):
+    x = _converted(x, dtype)
+    _only_floating("mean", x)
+    dims = normalize_dims(dim, x.ndim)
+    elements = math.prod(x.shape) if dim is None else x.shape[dims[0]]
+    return apply(ops.sum, x, dims=dims, keepdim=keepdim) / elements
+""",
+        loses={"mean-values": 2},
+    ),
+    Mistake(
+        exercise="mean",
+        name="asks NumPy, and the result has no history",
+        source="""
+def mean(x, dim=None, keepdim=False, *, dtype=None):
+    x = _converted(x, dtype)
+    _only_floating("mean", x)
+    dims = normalize_dims(dim, x.ndim)
+    elements = math.prod(x.shape[d] for d in dims)
+    total = x.detach().numpy().sum(dims, keepdims=keepdim)
+    return tinytorch.tensor(total, dtype=x.dtype) / elements
+""",
+        loses={"mean-values": 2},
+    ),
+    Mistake(
+        exercise="matmul-shapes",
+        name="lets the inner sizes broadcast",
+        source="""
+def matmul(name, shapes, params):
+    a, b = shapes
+    if len(a) < 2 or len(b) < 2:
+        raise ShapeError(f"{name}: shapes {a} and {b} must have two dimensions or more")
+    broadcast(f"{name} of {a} and {b}", [a[-1:], b[-2:-1]])
+    return (*broadcast(name, [a[:-2], b[:-2]]), a[-2], b[-1])
+""",
+        loses={"matmul-shapes-errors": 2},
+    ),
+    Mistake(
+        exercise="promote-dtypes",
+        name="takes the higher rank, which cannot hold both",
+        source="""
+def promote(*metas):
+    result = None
+    for strength in range(3):
+        group = [dtype_of(m) for m in metas if strength_of(m) == strength]
+        if group:
+            strongest = max(group, key=lambda d: d.rank)
+            if result is None or category_of(strongest) > category_of(result):
+                result = strongest
+    return result
+""",
+        loses={"promote-dtypes-tensors": 2},
+    ),
+    Mistake(
+        exercise="promote-dtypes",
+        name="stops at the first strength that changes the answer",
+        source="""
+def promote(*metas):
+    result = None
+    for strength in range(3):
+        group = [dtype_of(m) for m in metas if strength_of(m) == strength]
+        if group:
+            strongest = _widest(group)
+            if result is None:
+                result = strongest
+            elif category_of(strongest) > category_of(result):
+                return strongest
+    return result
+""",
+        loses={"promote-dtypes-zero-d": 1},
+    ),
 ]
 
 ALTERNATIVES = [
@@ -569,6 +717,7 @@ SAME_SHAPES = "a short cut for equal shapes, which the loop answers in the same 
 IN_SHAPES = "the sizes are in the shapes of the message too: its text cannot tell"
 UNASKED = "the warning before a long loop is not asked for"
 AS_LONG = "all columns are of one length"
+DTYPE_OF_BOOL = "`to_array` takes a dtype by any name that NumPy knows"
 THREE = "there are three strengths: the fourth group is empty"
 ONE = "a short cut for one operand of a strength"
 NOTHING_MERGED = "a short cut: where start is end, the reshape is to the same shape"
@@ -595,6 +744,9 @@ EQUIVALENT = [
         UNASKED,
     ),
     Equivalent("elementwise-loop", "NaiveBackend.elementwise: columns[0] -> columns[-1]", AS_LONG),
+    Equivalent(
+        "elementwise-loop", "NaiveBackend.elementwise: np.dtype(bool) -> bool", DTYPE_OF_BOOL
+    ),
     Equivalent("promote-dtypes", "promote: range(3) -> range(4)", THREE),
     Equivalent(
         "promote-dtypes",

@@ -79,6 +79,7 @@ def test_rounding_and_wrapping_happen_on_storing():
     ]
     assert to_array([2**63, 3 * 2**64 + 5], (2,), np.dtype(np.int64)).tolist() == [-(2**63), 5]
     assert to_array([], (0, 2), np.dtype(bool)).shape == (0, 2)
+    assert to_array([1, 0], (2,), bool).tolist() == [True, False]
 
 
 def test_integers_wrap_like_numpy():

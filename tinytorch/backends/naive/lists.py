@@ -27,8 +27,9 @@ def lanes(a: Array, dim: int) -> list[list[Any]]:
     return moved.reshape(count, moved.shape[-1]).tolist()
 
 
-def to_array(values: list[Any], shape: Shape, dtype: np.dtype[Any]) -> Array:
+def to_array(values: list[Any], shape: Shape, dtype: np.dtype[Any] | type) -> Array:
     """A new array of (nested) lists: floats are rounded, whole numbers wrap as in C."""
+    dtype = np.dtype(dtype)
     if dtype.kind not in "iu":
         with np.errstate(over="ignore"):
             return np.array(values, dtype).reshape(shape)
