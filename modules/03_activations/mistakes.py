@@ -248,6 +248,58 @@ def softmax(x, *, dim):
 """,
         loses={"softmax-edges": 1},
     ),
+    Mistake(
+        exercise="scalar-activations",
+        name="multiplies by the comparison",
+        source="""
+def relu(a):
+    return a if a != a else a * (a > 0)
+""",
+        loses={"relu-values": 2},
+    ),
+    Mistake(
+        exercise="scalar-activations",
+        name="bounds the exponent by 500",
+        source="""
+def sigmoid(a):
+    a = max(min(a, 500.0), -500.0) if a == a else a
+    return 1.0 / (1.0 + math.exp(-a))
+""",
+        loses={"sigmoid-extremes": 2},
+    ),
+    Mistake(
+        exercise="leaky-and-elu",
+        name="goes through a list of numbers, and the result has no history",
+        source="""
+def leaky_relu(x, negative_slope=0.01):
+    numbers = x.reshape(-1).tolist()
+    changed = [a if a > 0 else a * negative_slope for a in numbers]
+    return tinytorch.tensor(changed, dtype=x.dtype).reshape(x.shape)
+""",
+        loses={"leaky-values": 2},
+    ),
+    Mistake(
+        exercise="leaky-and-elu",
+        name="adds both sides, each times its condition",
+        source="""
+def leaky_relu(x, negative_slope=0.01):
+    return x * (x > 0) + x * (x <= 0) * negative_slope
+""",
+        loses={"leaky-values": 2},
+    ),
+    Mistake(
+        exercise="gelu",
+        name="asks math.erf for each number, and the share has no history",
+        source="""
+def gelu(x, *, approximate):
+    if approximate == "tanh":
+        inner = (x + x * x * x * GELU_CUBIC) * SQRT_2_OVER_PI
+        return x * 0.5 * (inner.tanh() + 1.0)
+    share = [0.5 * (1 + math.erf(a * SQRT_HALF)) for a in x.reshape(-1).tolist()]
+    return x * tinytorch.tensor(share, dtype=x.dtype).reshape(x.shape)
+""",
+        loses={"gelu-exact": 2},
+    ),
 ]
 
 ALTERNATIVES = [
