@@ -362,6 +362,122 @@ def drop(x, shape, p, training, generator):
 """,
         loses={"dropout-arguments": 1},
     ),
+    Mistake(
+        exercise="linear-layer",
+        name="makes new parameters when it is reset",
+        source="""
+class Linear(Module):
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.has_bias, self.dtype = bias, parameter_dtype(device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        size, dtype = (self.out_features, self.in_features), self.dtype
+        self.weight = Parameter(zeros(size, dtype=dtype))
+        self.bias = Parameter(zeros(size[0], dtype=dtype)) if self.has_bias else None
+        init.reset_weight_and_bias(self.weight, self.bias)
+
+    def forward(self, x):
+        return linear(x, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+""",
+        loses={"linear-layer-parameters": 3},
+    ),
+    Mistake(
+        exercise="first-weights",
+        name="writes over a weight that requires a gradient",
+        source="""
+def xavier_uniform_(tensor, gain=1.0, generator=None):
+    bound = gain * math.sqrt(6 / sum(fan_in_and_fan_out(tensor.shape)))
+    return tensor.uniform_(-bound, bound, generator=generator)
+""",
+        loses={"xavier-arguments": 1},
+    ),
+    Mistake(
+        exercise="linear-map",
+        name="multiplies arrays, and the result has no history",
+        source="""
+def linear(x, w, b=None):
+    out = tinytorch.tensor(x.detach().numpy() @ w.detach().numpy().T)
+    return out if b is None else out + b
+""",
+        loses={"linear-map-values": 2},
+    ),
+    Mistake(
+        exercise="linear-map",
+        name="leaves sizes to -1, which an empty batch does not have",
+        source="""
+def linear(x, w, b=None):
+    out = x.reshape(-1, w.shape[1]) @ w.t()
+    out = out if b is None else out + b
+    return out.reshape(*x.shape[:-1], -1)
+""",
+        loses={"linear-map-batches": 2},
+    ),
+    Mistake(
+        exercise="module-tree",
+        name="switches the mode of two levels below",
+        source="""
+class Module(tinytorch.nn.Module):
+    def train(self, mode=True):
+        self.training = mode
+        for _, child in self.own_modules():
+            child.training = mode
+            for _, grandchild in child.own_modules():
+                grandchild.training = mode
+        return self
+""",
+        loses={"module-modes": 2},
+    ),
+    Mistake(
+        exercise="in-a-row",
+        name="goes through the children, of which each is there once",
+        source="""
+class Sequential(tinytorch.nn.Sequential):
+    def forward(self, x):
+        for layer in self.children():
+            x = layer(x)
+        return x
+""",
+        loses={"in-a-row-values": 2},
+    ),
+    Mistake(
+        exercise="dropout",
+        name="asks for p = 1 before it asks for the mode",
+        source="""
+def drop(x, shape, p, training, generator):
+    check_probability(p)
+    if p == 1:
+        return x * 0.0
+    if not training or p == 0:
+        return x
+    keep = rand(shape, dtype=x.dtype, generator=generator) >= p
+    return x * (keep.to(x.dtype) * (1 / (1 - p)))
+""",
+        loses={"dropout-evaluation": 2},
+    ),
+    Mistake(
+        exercise="dropout",
+        name="looks at p in training only",
+        source="""
+def drop(x, shape, p, training, generator):
+    if not training or p == 0:
+        return x
+    check_probability(p)
+    if p == 1:
+        return x * 0.0
+    keep = rand(shape, dtype=x.dtype, generator=generator) >= p
+    return x * (keep.to(x.dtype) * (1 / (1 - p)))
+""",
+        loses={"dropout-arguments": 1},
+    ),
 ]
 
 ALTERNATIVES = [
