@@ -35,7 +35,12 @@ def reduce_loss(loss, reduction):
         return loss
     return mean(loss) if reduction == "mean" else sum(loss)
 """,
-        loses={"reductions-unknown": 1, "reductions-edges": 1, "weighted-mean": 2},
+        loses={
+            "reductions-unknown": 1,
+            "reductions-edges": 1,
+            "weighted-mean": 2,
+            "soft-targets-values": 2,
+        },
     ),
     Mistake(
         exercise="one-number",
@@ -215,7 +220,7 @@ def logsumexp(x, dim=None, keepdim=False):
     dims = normalize_dims(dim, x.ndim)
     return elementwise.log(sum(elementwise.exp(x), dims, keepdim=keepdim))
 """,
-        loses={"log-sum-exp-large": 2},
+        loses={"log-sum-exp-large": 2, "log-sum-exp-infinite": 1},
     ),
     Mistake(
         exercise="log-sum-exp",
@@ -559,6 +564,95 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 """,
         loses={"yes-or-no-weights": 2},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="adds a little to the weights, to be safe",
+        source="""
+def reduce_weighted(loss, weight, reduction):
+    if weight is None:
+        return reduce_loss(loss, reduction)
+    weight = expand(weight, loss.shape)
+    if reduction == "mean":
+        return sum(loss * weight) / (sum(weight) + 1e-8)
+    return reduce_loss(loss * weight, reduction)
+""",
+        loses={"reductions-edges": 1},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="squares with NumPy, and the loss has no history",
+        source="""
+def mse_loss(input, target, reduction="mean", weight=None):
+    check_same_shape("mse_loss", input, target)
+    difference = tinytorch.tensor(input.detach().numpy() - target.detach().numpy())
+    return reduce_weighted(difference * difference, weight, reduction)
+""",
+        loses={"squared-error-values": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="squeezes every dimension of size 1",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    largest = apply(ops.amax, x, dims=dims, keepdim=True).detach()
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    total = elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=True)) + shift
+    return total if keepdim else movement.squeeze(total)
+""",
+        loses={"log-sum-exp-values": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="gives -inf where there are no elements",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    if 0 in x.shape:
+        return elementwise.log(sum(elementwise.exp(x), dims, keepdim=keepdim))
+    largest = apply(ops.amax, x, dims=dims, keepdim=True).detach()
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    total = elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=True)) + shift
+    return total if keepdim else movement.reshape(total, _without(x.shape, dims))
+""",
+        loses={"log-sum-exp-infinite": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="smooths the caller's targets in place",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"input {input.shape}, target {target.shape}")
+    dim = _class_dim(input)
+    if smoothing:
+        target *= 1 - smoothing
+        target += smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
+""",
+        loses={"soft-targets-smoothing": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="takes every other word for a sum",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"input {input.shape}, target {target.shape}")
+    dim = _class_dim(input)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    losses = 0.0 - sum(each, dim)
+    if reduction == "none":
+        return losses
+    return losses.mean() if reduction == "mean" else sum(losses)
+""",
+        loses={"soft-targets-values": 2},
     ),
 ]
 
