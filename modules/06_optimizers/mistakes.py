@@ -563,6 +563,99 @@ class PolynomialLR(tinytorch.optim.lr_scheduler.PolynomialLR):
 """,
         loses={"schedule-values": 2},
     ),
+    Mistake(
+        exercise="memory",
+        name="makes the buffer of the parameter, with its history and its infinities",
+        source="""
+def buffer_of(state, name, p, fill=0.0):
+    if name not in state:
+        state[name] = p * 0 + fill
+    if (state[name].shape, state[name].dtype) != (p.shape, p.dtype):
+        raise DTypeError(f"{name} is {state[name].meta}, its parameter {p.meta}")
+    return state[name]
+""",
+        loses={"buffers": 2},
+    ),
+    Mistake(
+        exercise="memory",
+        name="keeps the rate only",
+        source="""
+def state_dict(optimizer):
+    params = optimizer._params()
+    numbers = {id(p): i for i, p in enumerate(params)}
+    return {
+        "state": {i: dict(s) for i, p in enumerate(params) if (s := optimizer.state.get(p))},
+        "param_groups": [
+            {"lr": group["lr"], "params": [numbers[id(p)] for p in group["params"]]}
+            for group in optimizer.param_groups
+        ],
+    }
+""",
+        loses={"numbers": 3},
+    ),
+    Mistake(
+        exercise="groups",
+        name="writes the defaults into the caller's group",
+        source="""
+class Optimizer(tinytorch.optim.Optimizer):
+    def add_param_group(self, param_group):
+        for name in param_group.keys() - self.defaults.keys() - {"params"}:
+            self._check_extra_option(name)
+        for name, value in self.defaults.items():
+            param_group.setdefault(name, value)
+        new = {**param_group, **_listed(param_group["params"])}
+        self.check_options(new)
+        known = {id(p) for p in self._params()}
+        for i, p in enumerate(new["params"]):
+            _check_parameter(i, p)
+            if id(p) in known:
+                raise ValueError(f"parameter {i} is given twice")
+            known.add(id(p))
+        self.param_groups.append(new)
+""",
+        loses={"groups-options": 3},
+    ),
+    Mistake(
+        exercise="groups",
+        name="goes through an iterator twice",
+        source="""
+class Optimizer(tinytorch.optim.Optimizer):
+    def add_param_group(self, param_group):
+        for name in param_group.keys() - self.defaults.keys() - {"params"}:
+            self._check_extra_option(name)
+        given = param_group["params"]
+        known = {id(p) for p in self._params()}
+        for i, p in enumerate([given] if isinstance(given, Tensor) else given):
+            p = p[1] if isinstance(p, tuple) else p
+            _check_parameter(i, p)
+            if id(p) in known:
+                raise ValueError(f"parameter {i} is given twice")
+            known.add(id(p))
+        new = {**self.defaults, **param_group, **_listed(given)}
+        self.check_options(new)
+        self.param_groups.append(new)
+""",
+        loses={"groups-options": 3},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="takes NaN for finite",
+        source="""
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
+    gradients = _gradients(parameters)
+    if not gradients:
+        return zeros()
+    with no_grad():
+        total = norm(stack([norm(g, norm_type) for g in gradients]), norm_type)
+        if error_if_nonfinite and total.item() == math.inf:
+            raise ValueError(f"the norm of the gradients is {total.item()}")
+        factor = clip(max_norm / (total + 1e-6), max=1.0)
+        for g in gradients:
+            g.mul_(factor)
+    return total
+""",
+        loses={"clipping-details": 2},
+    ),
 ]
 
 ALTERNATIVES = [
