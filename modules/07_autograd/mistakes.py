@@ -9,7 +9,7 @@ MISTAKES = [
         source="""
 gradient("mul", a=lambda g, a: g * a, b=lambda g, b: g * b)
 """,
-        loses={"product-and-difference": 2},
+        loses={"product-and-difference": 2, "quotient-twice": 1},
     ),
     Mistake(
         exercise="lines-that-read-inputs",
@@ -57,7 +57,7 @@ gradient("sqrt", a=lambda g, out: g / out)
         source="""
 gradient("sigmoid", a=lambda g, out: out * (1.0 - out))
 """,
-        loses={"four-derivatives": 3},
+        loses={"four-derivatives": 3, "only-the-result": 2},
     ),
     Mistake(
         exercise="sums-of-what-was-repeated",
@@ -395,6 +395,87 @@ def _central_difference(function, inputs, checked, directions, weight, eps):
         return ((along(eps) - along(-eps)) / (2 * eps)).sum().item()
 """,
         loses={"slopes-with-weights": 2},
+    ),
+    Mistake(
+        exercise="lines-that-read-inputs",
+        name="detaches what a product reads",
+        source="""
+gradient("mul", a=lambda g, b: g * b.detach(), b=lambda g, a: g * a.detach())
+""",
+        loses={"quotient-twice": 1},
+    ),
+    Mistake(
+        exercise="lines-that-read-the-result",
+        name="detaches the result that it reads",
+        source="""
+gradient("exp", a=lambda g, out: g * out.detach())
+gradient("tanh", a=lambda g, out: g * (1.0 - out.detach() * out.detach()))
+""",
+        loses={"only-the-result": 2},
+    ),
+    Mistake(
+        exercise="reductions-backwards",
+        name="counts the winners in float32",
+        source="""
+def _extremum(g, a, out, dims, keepdim):
+    kept = _unreduce(out, dims, keepdim, a.ndim)
+    chosen = ((a == kept) | (a != a)).float()
+    share = chosen / apply(ops.sum, chosen, dims=dims, keepdim=True)
+    return _unreduce(g, dims, keepdim, a.ndim) * share
+""",
+        loses={"maximum-of-nan": 2},
+    ),
+    Mistake(
+        exercise="reductions-backwards",
+        name="multiplies by ones of float32",
+        source="""
+def _sum(g, a_shape, dims, keepdim):
+    return _unreduce(g, dims, keepdim, len(a_shape)) * tinytorch.ones(a_shape)
+""",
+        loses={"sums-backwards": 2},
+    ),
+    Mistake(
+        exercise="one-step-back",
+        name="adds into a tensor that another source has too",
+        source="""
+def _step(record, g, pending, relevant):
+    op = record.op
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        vjp = op.vjps[i if len(op.vjps) > i else -1]
+        if edge is None or vjp is None or (relevant is not None and edge not in relevant):
+            continue
+        gradient = vjp(g, record, output, i)
+        if gradient is None:
+            continue
+        if op.kind == "elementwise":
+            gradient = sum_to(gradient, record.metas[i].shape)
+        if edge in pending:
+            pending[edge] += gradient
+        else:
+            pending[edge] = gradient
+""",
+        loses={"a-step-adds": 2},
+    ),
+    Mistake(
+        exercise="one-step-back",
+        name="takes an empty set for all sources",
+        source="""
+def _step(record, g, pending, relevant):
+    op = record.op
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        vjp = op.vjps[i if len(op.vjps) > i else -1]
+        if edge is None or vjp is None or (relevant and edge not in relevant):
+            continue
+        gradient = vjp(g, record, output, i)
+        if gradient is None:
+            continue
+        if op.kind == "elementwise":
+            gradient = sum_to(gradient, record.metas[i].shape)
+        pending[edge] = pending[edge] + gradient if edge in pending else gradient
+""",
+        loses={"a-step-is-sparing": 2},
     ),
 ]
 
