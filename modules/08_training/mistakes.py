@@ -271,13 +271,13 @@ def shares(batches):
             "        (loss * share).backward()",
             "        trainer.optimizer.zero_grad()\n        (loss * share).backward()",
         ),
-        loses={"update-many": 3},
+        loses={"update-many": 3, "update-details": 3},
     ),
     Mistake(
         exercise="update",
         name="adds up gradients without shares",
         source=changed(UPDATE, "(loss * share).backward()", "loss.backward()"),
-        loses={"update-many": 3},
+        loses={"update-many": 3, "update-details": 3},
     ),
     Mistake(
         exercise="update",
@@ -788,9 +788,200 @@ def first_nonfinite(model, run):
         ),
         loses={"first-of-several": 3},
     ),
+    Mistake(
+        exercise="update",
+        name="clears the gradients behind the step",
+        source="""
+def update(trainer, batches):
+    mean = 0.0
+    for batch, share in zip(batches, shares(batches), strict=True):
+        outputs, targets = trainer.forward(batch)
+        loss = trainer.loss_of(outputs, targets)
+        value = loss.item()
+        trainer.check_loss(value, batch)
+        (loss * share).backward()
+        mean += share * value
+        with no_grad():
+            trainer.measure(trainer.averages, value, outputs, targets)
+    if trainer.clip_norm is not None:
+        clip_grad_norm_(trainer.model.parameters(), trainer.clip_norm)
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
+    trainer.step += 1
+    trainer.batch += len(batches)
+    return mean
+""",
+        loses={"update-one": 3},
+    ),
+    Mistake(
+        exercise="update",
+        name="keeps the histories of all batches for one backward",
+        source="""
+def update(trainer, batches):
+    trainer.optimizer.zero_grad()
+    total = 0.0
+    for batch, share in zip(batches, shares(batches), strict=True):
+        outputs, targets = trainer.forward(batch)
+        loss = trainer.loss_of(outputs, targets)
+        trainer.check_loss(loss.item(), batch)
+        total = total + loss * share
+        with no_grad():
+            trainer.measure(trainer.averages, loss.item(), outputs, targets)
+    total.backward()
+    if trainer.clip_norm is not None:
+        clip_grad_norm_(trainer.model.parameters(), trainer.clip_norm)
+    trainer.optimizer.step()
+    trainer.step += 1
+    trainer.batch += len(batches)
+    return total.item()
+""",
+        loses={"update-many": 3},
+    ),
+    Mistake(
+        exercise="update",
+        name="clips after each batch",
+        source="""
+def update(trainer, batches):
+    trainer.optimizer.zero_grad()
+    mean = 0.0
+    for batch, share in zip(batches, shares(batches), strict=True):
+        outputs, targets = trainer.forward(batch)
+        loss = trainer.loss_of(outputs, targets)
+        value = loss.item()
+        trainer.check_loss(value, batch)
+        (loss * share).backward()
+        if trainer.clip_norm is not None:
+            clip_grad_norm_(trainer.model.parameters(), trainer.clip_norm)
+        mean += share * value
+        with no_grad():
+            trainer.measure(trainer.averages, value, outputs, targets)
+    trainer.optimizer.step()
+    trainer.step += 1
+    trainer.batch += len(batches)
+    return mean
+""",
+        loses={"update-details": 3},
+    ),
+    Mistake(
+        exercise="epoch",
+        name="keeps the record between the two moments of the callbacks",
+        source="""
+def run_epoch(trainer, loader, validation):
+    started = time.perf_counter()
+    trainer.begin_epoch()
+    trainer.call("on_epoch_start")
+    for batches in batched(loader, trainer.accumulate, False):
+        loss = trainer.update(batches)
+        trainer.call("on_step_end", loss)
+        trainer.exit_if_interrupted()
+    trainer.check_weights()
+    record = record_of(trainer, validation, started)
+    trainer.epoch += 1
+    trainer.call("on_epoch_end", record)
+    trainer.history.records.append(record)
+    trainer.batch = 0
+    trainer.call("after_epoch", record)
+    trainer.exit_if_interrupted()
+""",
+        loses={"epoch-order": 4},
+    ),
+    Mistake(
+        exercise="early-stopping",
+        name="takes back the stop of another callback",
+        source="""
+class EarlyStopping(tinytorch.training.EarlyStopping):
+    def on_epoch_end(self, trainer, record):
+        if self.best.improves(record):
+            self.waited = 0
+            if self.restore_best:
+                self.best_weights = copy_tree(trainer.model.state_dict())
+        else:
+            self.waited += 1
+        trainer.should_stop = self.waited >= self.patience
+        if trainer.should_stop:
+            trainer.report(f"no {self.best.monitor} below {self.best.value} in {self.waited}")
+""",
+        loses={"stopping-details": 2},
+    ),
+    Mistake(
+        exercise="early-stopping",
+        name="gives the best weights back whoever stopped",
+        source="""
+class EarlyStopping(tinytorch.training.EarlyStopping):
+    def on_fit_end(self, trainer):
+        if trainer.should_stop and self.best_weights is not None:
+            trainer.model.load_state_dict(self.best_weights)
+""",
+        loses={"stopping-details": 2},
+    ),
+    Mistake(
+        exercise="resume",
+        name="knows no Mapping but a dict",
+        source="""
+def copy_tree(tree):
+    if isinstance(tree, dict):
+        return {key: copy_tree(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [copy_tree(value) for value in tree]
+    return tree.detach().clone() if isinstance(tree, Tensor) else tree
+""",
+        loses={"copies": 2},
+    ),
+    Mistake(
+        exercise="first-nan",
+        name="watches the innermost modules only",
+        source="""
+def first_nonfinite(model, run):
+    found = []
+
+    def watch(name):
+        def hook(module, args, out):
+            if not is_finite(out):
+                found.append(name)
+        return hook
+
+    leaves = [(name, m) for name, m in model.named_modules() if not list(m.children())]
+    handles = [m.register_forward_hook(watch(name)) for name, m in leaves]
+    try:
+        with no_grad():
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else None
+""",
+        loses={"first-of-several": 3},
+    ),
 ]
 
 ALTERNATIVES = [
+    Alternative(
+        exercise="first-nan",
+        name="stops the run at the first by an error of its own",
+        source="""
+class Found(Exception):
+    pass
+
+
+def first_nonfinite(model, run):
+    def watch(name):
+        def hook(module, args, out):
+            if not is_finite(out):
+                raise Found(name)
+        return hook
+
+    handles = [m.register_forward_hook(watch(name)) for name, m in model.named_modules()]
+    try:
+        with no_grad():
+            run()
+    except Found as found:
+        return found.args[0]
+    finally:
+        for handle in handles:
+            handle.remove()
+    return None
+""",
+    ),
     Alternative(
         exercise="measuring",
         name="counts hits, and keeps pairs as it goes",
