@@ -161,7 +161,7 @@ def window_positions(extent, kernel, stride, padding, dilation):
 def window_positions(extent, kernel, stride, padding, dilation):
     return (extent + padding - dilation * (kernel - 1) - 1) // stride + 1
 """,
-        loses={"positions": 2, "sizes": 2},
+        loses={"positions": 2, "sizes": 2, "sizes-refused": 2},
     ),
     Mistake(
         exercise="where-a-window-fits",
@@ -193,7 +193,7 @@ def window_positions(extent, kernel, stride, padding, dilation):
         exercise="where-a-window-fits",
         name="exchanges height and width",
         source=changed(SPATIAL, "return sizes[0], sizes[1]", "return sizes[1], sizes[0]"),
-        loses={"sizes": 2},
+        loses={"sizes": 2, "sizes-refused": 2},
     ),
     Mistake(
         exercise="where-a-window-fits",
@@ -574,7 +574,7 @@ def _selected(values, plane, windows):
         exercise="batch-norm",
         name="divides by the variance",
         source=changed(STANDARDIZED, ".rsqrt()", " ** -1"),
-        loses={"standardized": 2},
+        loses={"standardized": 2, "batch-norm-details": 2},
     ),
     Mistake(
         exercise="batch-norm",
@@ -634,6 +634,75 @@ def _selected(values, plane, windows):
         source=changed(
             NORMALIZE, "x * _per_channel(scale, x) + _per_channel(shift, x)", "x * scale + shift"
         ),
+        loses={"batch-norm-details": 2},
+    ),
+    Mistake(
+        exercise="where-a-window-fits",
+        name="compares the window with the image without its border",
+        source="""
+def _spatial(name, extents, kernel, params):
+    dilation = params.get("dilation", (1, 1))
+    reach = [dilation[i] * (kernel[i] - 1) + 1 for i in range(2)]
+    if reach[0] > extents[0] or reach[1] > extents[1]:
+        raise ShapeError(f"{name}: a window of {kernel} does not fit into {extents}")
+    stride, padding = params["stride"], params["padding"]
+    oh, ow = (
+        window_positions(extents[i], kernel[i], stride[i], padding[i], dilation[i]) for i in range(2)
+    )
+    return oh, ow
+""",
+        loses={"sizes-refused": 2},
+    ),
+    Mistake(
+        exercise="windows-as-a-view",
+        name="brings the image into order first, which may copy it",
+        source="""
+def windows2d(x, kernel, stride, dilation):
+    x = np.ascontiguousarray(x)
+    n, c, h, w = x.shape
+    oh = window_positions(h, kernel[0], stride[0], 0, dilation[0])
+    ow = window_positions(w, kernel[1], stride[1], 0, dilation[1])
+    sn, sc, sh, sw = x.strides
+    steps = (sn, sc, sh * stride[0], sw * stride[1], sh * dilation[0], sw * dilation[1])
+    return np.lib.stride_tricks.as_strided(x, (n, c, oh, ow, *kernel), steps)
+""",
+        loses={"view-memory": 2},
+    ),
+    Mistake(
+        exercise="batch-norm",
+        name="takes the variance for the mean of squares less the square of the mean",
+        source="""
+def _standardized(x, dims, eps):
+    centre = x.mean(dims, keepdim=True)
+    var = (x * x).mean(dims, keepdim=True) - centre * centre
+    scale = (var + eps).rsqrt()
+    return (x - centre) * scale, scale
+""",
+        loses={"standardized": 2},
+    ),
+    Mistake(
+        exercise="batch-norm",
+        name="takes the variance out of the history",
+        source="""
+def _standardized(x, dims, eps):
+    centred = x - x.mean(dims, keepdim=True)
+    scale = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt().detach()
+    return centred * scale, scale
+""",
+        loses={"batch-norm-details": 2},
+    ),
+    Mistake(
+        exercise="batch-norm",
+        name="evaluates under no_grad, weight and bias included",
+        source="""
+def _normalize_by(x, running_mean, running_var, weight, bias, eps):
+    with no_grad():
+        scale = rsqrt(running_var + eps)
+        scale = scale if weight is None else scale * weight
+        shift = -running_mean * scale
+        shift = shift if bias is None else shift + bias
+    return x * _per_channel(scale, x) + _per_channel(shift, x)
+""",
         loses={"batch-norm-details": 2},
     ),
 ]
