@@ -915,6 +915,64 @@ def random_split(dataset, lengths, generator=None):
         source=changed(LOADER, "epoch, number)\n", "0, number)\n"),
         loses={"loader-details": 4},
     ),
+    Mistake(
+        exercise="datasets",
+        name="takes a row out of the history",
+        source="""
+class TensorDataset(tinytorch.data.TensorDataset):
+    def __getitem__(self, index):
+        return tuple(t.detach()[index] for t in self.tensors)
+""",
+        loses={"rows-details": 2},
+    ),
+    Mistake(
+        exercise="batches",
+        name="takes an item that is None for the end",
+        source="""
+def batched(items, size, drop_last):
+    iterator, batch = iter(items), []
+    while (item := next(iterator, None)) is not None:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch and not drop_last:
+        yield batch
+""",
+        loses={"batched-lists": 2},
+    ),
+    Mistake(
+        exercise="split",
+        name="takes a seed of its own where none is given",
+        source="""
+def random_split(dataset, lengths, generator=None):
+    rng = as_generator(0 if generator is None else generator)
+    order, parts = rng.permutation(len(dataset)).tolist(), []
+    for count in _counts(lengths, len(dataset)):
+        parts.append(Subset(dataset, order[:count]))
+        order = order[count:]
+    return parts
+""",
+        loses={"split-orders": 2},
+    ),
+    Mistake(
+        exercise="loader",
+        name="ends the epoch when the loop is left",
+        source="""
+class DataLoader(tinytorch.data.DataLoader):
+    def _iterate(self, epoch, first, numbers):
+        batches = self._load(epoch, first, numbers)
+        batches = prefetch(batches, self.prefetch) if self.prefetch else batches
+        try:
+            for taken, batch in enumerate(batches, first + 1):
+                self._taken = taken
+                yield batch
+        finally:
+            batches.close()
+            self.epoch, self._taken = epoch + 1, 0
+""",
+        loses={"loader-batches": 2},
+    ),
 ]
 
 ALTERNATIVES = [
