@@ -175,7 +175,7 @@ MISTAKES = [
             REGISTER, "    _instances.pop(name, None)", "    _instances[name] = factory()"
         )
         + FIND,
-        loses={"registry-names": 3, "registry-refused": 4},
+        loses={"registry-names": 3, "registry-refused": 4, "registry-details": 3},
     ),
     Mistake(
         exercise="registry",
@@ -192,7 +192,7 @@ MISTAKES = [
             "        _instances[backend] = instance\n    return _instances[backend]",
             "        return instance\n    return _instances[backend]",
         ),
-        loses={"registry-names": 3},
+        loses={"registry-names": 3, "registry-refused": 4},
     ),
     Mistake(
         exercise="registry",
@@ -226,7 +226,7 @@ MISTAKES = [
             "STATE.reset(self._token)",
             "STATE.set(State(None, None, None, True, 'forward'))",
         ),
-        loses={"context-blocks": 4},
+        loses={"context-blocks": 4, "context-threads": 4},
     ),
     Mistake(
         exercise="context",
@@ -467,6 +467,116 @@ MISTAKES = [
         source=WEIGHT
         + changed(INPUT, "top, left = i * dilation[0], j * dilation[1]", "top, left = i, j"),
         loses={"gradients-details": 4},
+    ),
+    Mistake(
+        exercise="registry",
+        name="throws the instance away before it refuses",
+        source="""
+def register_backend(name, factory, *, replace=False):
+    _instances.pop(name, None)
+    if isinstance(factory, type):
+        factory = adapted(factory)
+    if name in _factories and not replace:
+        raise BackendError(f"{name} is taken")
+    _factories[name] = factory
+""",
+        loses={"registry-refused": 4},
+    ),
+    Mistake(
+        exercise="registry",
+        name="hides why a factory failed",
+        source="""
+def find_backend(backend):
+    if isinstance(backend, ComputeBackend):
+        return backend
+    if backend not in _instances:
+        if backend not in _factories:
+            raise BackendError(f"there is no {backend!r}; there are {list_backends()}")
+        try:
+            made = _factories[backend]()
+        except Exception as error:
+            raise BackendError(f"{backend} cannot be made") from error
+        if not isinstance(made, ComputeBackend):
+            raise BackendError(f"{backend} made a {type(made).__name__}")
+        _instances[backend] = made
+    return _instances[backend]
+""",
+        loses={"registry-details": 3},
+    ),
+    Mistake(
+        exercise="context",
+        name="keeps what was in force in one list for all threads and tasks",
+        source="""
+_before = []
+
+
+class StateContext(tinytorch.state.StateContext):
+    def __enter__(self):
+        _before.append(STATE.get())
+        STATE.set(self.state)
+
+    def __exit__(self, *error):
+        STATE.set(_before.pop())
+""",
+        loses={"context-threads": 4},
+    ),
+    Mistake(
+        exercise="finding",
+        name="looks in the class itself, and not in those it derives from",
+        source="""
+class ComputeBackend(tinytorch.ComputeBackend):
+    def find_kernel(self, op):
+        methods = vars(type(self))
+        if op.name in methods:
+            return getattr(self, op.name)
+        if op.kind in methods:
+            return lambda *arrays, **params: getattr(self, op.kind)(op, *arrays, **params)
+        kernel = reference.find_kernel(op)
+        if kernel is None:
+            raise NotImplementedError(f"{type(self).__name__} has no kernel for {op.name}: write it")
+        return kernel
+""",
+        loses={"finding-order": 5},
+    ),
+    Mistake(
+        exercise="promise",
+        name="looks at the first call only",
+        source="""
+def _checking(kernel, plan, backend):
+    seen = []
+
+    def checked(*inputs, **params):
+        array = np.asarray(kernel(*inputs, **params))
+        wrong = array.shape != plan.meta.shape or array.dtype != plan.meta.dtype.dtype
+        if wrong and not seen:
+            raise BackendError(
+                f"{type(backend).__name__}.{plan.op.name}: {array.dtype}{list(array.shape)}, "
+                f"not {plan.meta}"
+            )
+        seen.append(True)
+        return array
+
+    return checked
+""",
+        loses={"promise-checked": 4},
+    ),
+    Mistake(
+        exercise="promise",
+        name="brings as many elements into the shape that was promised",
+        source="""
+def _checking(kernel, plan, backend):
+    def checked(*inputs, **params):
+        array = np.asarray(kernel(*inputs, **params))
+        if array.size != plan.meta.size or array.dtype != plan.meta.dtype.dtype:
+            raise BackendError(
+                f"{type(backend).__name__}.{plan.op.name}: {array.dtype}{list(array.shape)}, "
+                f"not {plan.meta}"
+            )
+        return array.reshape(plan.meta.shape)
+
+    return checked
+""",
+        loses={"promise-checked": 4},
     ),
 ]
 
