@@ -418,6 +418,42 @@ MISTAKES = [
         ),
         loses={"fusion-ops": 4},
     ),
+    Mistake(
+        exercise="blocks",
+        name="asks NumPy for the whole product",
+        source="""
+def matmul_blocked(a, b, c):
+    c[:, :] = a @ b
+""",
+        loses={"blocks-edges": 4},
+    ),
+    Mistake(
+        exercise="fusion",
+        name="writes the decay into the gradient",
+        source="""
+def _momentum(p, g, buf, lr, momentum, fresh, weight_decay, nesterov):
+    real = p.dtype.type
+    rate, kept, new, decay = real(lr), real(momentum), real(fresh), real(weight_decay)
+    for i in range(p.size):
+        g[i] += decay * p[i]
+        buf[i] = kept * buf[i] + new * g[i]
+        p[i] -= rate * (g[i] + kept * buf[i] if nesterov else buf[i])
+""",
+        loses={"fusion-momentum": 4},
+    ),
+    Mistake(
+        exercise="fusion",
+        name="goes through memory twice",
+        source="""
+def fuse(outer, inner):
+    if len(outer.inputs) != 1:
+        raise ValueError(f"{outer.name} has {len(outer.inputs)} inputs")
+    last = _over_arrays(_compiled(outer), 1)
+    first = _over_arrays(_compiled(inner), len(inner.inputs))
+    return lambda *arrays: last(first(*arrays))
+""",
+        loses={"fusion-ops": 4},
+    ),
 ]
 
 ALTERNATIVES = [
