@@ -664,9 +664,77 @@ class OpStats(tinytorch.bench.OpStats):
         "self.seconds - self.total.seconds",
         trace_details=2,
     ),
+    Mistake(
+        exercise="timer",
+        name="sorts the functions by their names",
+        source="""
+def _samples(functions, calls, rounds, now):
+    samples = {name: [] for name in functions}
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            gc.collect(0)
+            for name in sorted(functions):
+                functions[name]()
+                samples[name].append(_seconds_per_call(functions[name], calls[name], now))
+    finally:
+        if was_enabled:
+            gc.enable()
+    return samples
+""",
+        loses={"interleaved": 3},
+    ),
+    Mistake(
+        exercise="spread",
+        name="takes one of the two in the middle",
+        source="""
+class Timing(tinytorch.bench.Timing):
+    @property
+    def median(self):
+        return sorted(self.samples)[len(self.samples) // 2]
+""",
+        loses={"middle-half": 2},
+    ),
+    Mistake(
+        exercise="counter",
+        name="looks for the cost while the clock runs",
+        source="""
+class OpCounter(tinytorch.bench.OpCounter):
+    def run(self, op, inputs, params, plan):
+        start = perf_counter()
+        data = self.below(op, inputs, params, plan)
+        if plan not in self._costs:
+            self._costs[plan] = cost_of(op, inputs, params, plan)
+        self.note(op.name, start, perf_counter() - start, self._costs[plan])
+        return data
+""",
+        loses={"counter-details": 3},
+    ),
 ]
 
 ALTERNATIVES = [
+    Alternative(
+        exercise="live-memory",
+        name="counts the bytes of the owner",
+        source="""
+class LiveMemory(tinytorch.bench.LiveMemory):
+    def add(self, data, inputs):
+        if not isinstance(data, np.ndarray):
+            return
+        owner = owner_of(data)
+        with self._lock:
+            holders, nbytes = self._holders.get(id(owner), (0, owner.nbytes))
+            if holders == 0 and _is_shared(owner, inputs):
+                return
+            if holders == 0:
+                self.current += nbytes
+                self.peak = max(self.peak, self.current)
+            self._holders[id(owner)] = (holders + 1, nbytes)
+            reference = weakref.ref(data, self._discard)
+            self._references[id(reference)] = (reference, id(owner))
+""",
+    ),
     Alternative(
         exercise="timer",
         name="counts down, and keeps pairs in a list",
