@@ -453,6 +453,132 @@ MISTAKES = [
         "np.random.default_rng(seed or 0)",
         harness_details=3,
     ),
+    Mistake(
+        exercise="pairs",
+        name="the median of the logarithms",
+        source="""
+def geometric_mean(ratios):
+    return math.exp(statistics.median(map(math.log, ratios)))
+""",
+        loses={"pairs-values": 4},
+    ),
+    Mistake(
+        exercise="interval",
+        name="seeds the generator that everybody uses",
+        source="""
+def bootstrap_interval(
+    values, statistic=statistics.median, *, confidence=0.95, resamples=RESAMPLES, seed=0
+):
+    n = len(values)
+    if n < 2:
+        raise ValueError(f"an interval needs two values or more, not {n}")
+    random.seed(seed)
+    found = sorted(statistic(random.choices(values, k=n)) for _ in range(resamples))
+    first = math.floor(_share_outside(n, confidence) * resamples)
+    return found[first], found[resamples - 1 - first]
+""",
+        loses={"interval-samples": 3},
+    ),
+    Mistake(
+        exercise="interval",
+        name="rounds what is left out to the nearest",
+        source="""
+def bootstrap_interval(
+    values, statistic=statistics.median, *, confidence=0.95, resamples=RESAMPLES, seed=0
+):
+    n = len(values)
+    if n < 2:
+        raise ValueError(f"an interval needs two values or more, not {n}")
+    draw = random.Random(seed)
+    found = sorted(statistic(draw.choices(values, k=n)) for _ in range(resamples))
+    first = round(_share_outside(n, confidence) * resamples)
+    return found[first], found[resamples - 1 - first]
+""",
+        loses={"interval-ends": 3},
+    ),
+    Mistake(
+        exercise="interval",
+        name="sorts the caller's values",
+        source="""
+def bootstrap_interval(
+    values, statistic=statistics.median, *, confidence=0.95, resamples=RESAMPLES, seed=0
+):
+    n = len(values)
+    if n < 2:
+        raise ValueError(f"an interval needs two values or more, not {n}")
+    values.sort()
+    draw = random.Random(seed)
+    found = sorted(statistic(draw.choices(values, k=n)) for _ in range(resamples))
+    first = math.floor(_share_outside(n, confidence) * resamples)
+    return found[first], found[resamples - 1 - first]
+""",
+        loses={"interval-samples": 3},
+    ),
+    Mistake(
+        exercise="trials",
+        name="relative to the middle of the interval",
+        source="""
+def pairs_needed(ratios, precision, **options):
+    if precision <= 0:
+        raise ValueError(f"the precision must be positive, not {precision}")
+    low, high = bootstrap_interval(ratios, **options)
+    reach = (high - low) / (high + low)
+    return max(2, math.ceil(len(ratios) * (reach / precision) ** 2))
+""",
+        loses={"needed": 4},
+    ),
+    Mistake(
+        exercise="bound",
+        name="takes absolute values in place",
+        source="""
+def product_reference(a, b):
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.abs(a, out=a)
+    np.abs(b, out=b)
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    sizes = left @ right
+    bound = rounding_bound(a.shape[1], sizes, a.dtype)
+    if (left % 1 == 0).all() and (right % 1 == 0).all():
+        bound[sizes <= 1 / np.finfo(a.dtype).eps] = 0
+    return exact, bound
+""",
+        loses={"bound-values": 4},
+    ),
+    Mistake(
+        exercise="bound",
+        name="rounds the reference before it compares",
+        source="""
+def furthest_off(output, exact, bound):
+    if output.shape != exact.shape:
+        raise ValueError(f"the output has the shape {output.shape}, the reference {exact.shape}")
+    error = np.abs(output - exact.astype(output.dtype))
+    beyond = np.where(np.isfinite(error), error - bound, np.inf)
+    if not beyond.size or beyond.max() <= 0:
+        return None
+    return tuple(map(int, np.unravel_index(beyond.argmax(), beyond.shape)))
+""",
+        loses={"furthest": 5},
+    ),
+    Mistake(
+        exercise="harness",
+        name="takes a seed of 0 for none",
+        source="""
+def measure_pairs(
+    baseline, entry, make, reference, *, pairs=PAIRS, seed=None, now=time.process_time
+):
+    draw = np.random.default_rng(seed or None)
+    functions = (baseline, entry)
+    seconds = [[0.0] * (1 + pairs) for _ in functions]
+    for pair in range(1 + pairs):
+        for turn in (pair, pair + 1):
+            inputs = make(draw)
+            expected = reference(*inputs)
+            for side in (0, 1) if turn % 2 == 0 else (1, 0):
+                seconds[side][pair] += fresh_call(functions[side], inputs, expected, now)
+    return paired_ratios(seconds[0][1:], seconds[1][1:])
+""",
+        loses={"harness-details": 3},
+    ),
 ]
 
 ALTERNATIVES = [
