@@ -647,7 +647,8 @@ def _spatial(name, extents, kernel, params):
         raise ShapeError(f"{name}: a window of {kernel} does not fit into {extents}")
     stride, padding = params["stride"], params["padding"]
     oh, ow = (
-        window_positions(extents[i], kernel[i], stride[i], padding[i], dilation[i]) for i in range(2)
+        window_positions(extents[i], kernel[i], stride[i], padding[i], dilation[i])
+        for i in range(2)
     )
     return oh, ow
 """,

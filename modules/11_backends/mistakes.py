@@ -533,7 +533,7 @@ class ComputeBackend(tinytorch.ComputeBackend):
             return lambda *arrays, **params: getattr(self, op.kind)(op, *arrays, **params)
         kernel = reference.find_kernel(op)
         if kernel is None:
-            raise NotImplementedError(f"{type(self).__name__} has no kernel for {op.name}: write it")
+            raise NotImplementedError(f"{type(self).__name__}: write a kernel for {op.name}")
         return kernel
 """,
         loses={"finding-order": 5},
