@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tito.cells import Failure, Outcome
+from tito.lessons.model import Exercise
+from tito.lessons.needed import name_in_file
 from tito.workspace.module import Completion
 from tito.workspace.run import Answer, Graded, Result
 from tito.workspace.share import times
@@ -61,11 +64,11 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         return
     for tested in answer.tests:
         if not tested.outcome.ok:
-            yield from _test_lines(tested, name)
+            yield from _test_lines(tested, answer.exercise)
 
 
-def _test_lines(tested: Graded, exercise: str) -> Iterator[str]:
-    test, outcome = tested.test, tested.outcome
+def _test_lines(tested: Graded, of: Exercise) -> Iterator[str]:
+    test, outcome, exercise = tested.test, tested.outcome, of.id
     yield f"{exercise}: {test.id} ({test.points} point{'s' * (test.points != 1)}) fails"
     yield f"  checks: {test.checks}"
     if not outcome.ran:
@@ -74,7 +77,13 @@ def _test_lines(tested: Graded, exercise: str) -> Iterator[str]:
     if outcome.failure is not None and outcome.failure.type == "CheckError" and not test.visible:
         yield f"  {HIDDEN}"
     elif outcome.failure is not None:
-        yield from _failure_lines(outcome.failure, exercise)
+        shown = outcome.failure.frames
+        if not test.visible:
+            shown = tuple(frame for frame in shown if frame.cell != test.id)
+        yield from _failure_lines(replace(outcome.failure, frames=shown), exercise)
+        for name in {name_in_file(target) for target in of.targets}:
+            if outcome.failure.message == f"name {name!r} is not defined":
+                yield f"  the cell of {exercise} does not define {name}"
     if test.visible:
         yield from _output_lines(outcome)
     yield f"  why: {test.why}"

@@ -50,6 +50,15 @@ def test_a_syntax_error(student: Student) -> None:
     assert "in your cell, line 1: def normalize_dim(dim, ndim)" in text
 
 
+def test_a_function_of_another_name(student: Student) -> None:
+    """It is said of the cell, and a hidden test does not show the line that noticed it."""
+    _, text = answered(student, "def normalise_dim(dim, ndim):\n    return dim\n")
+    assert text.count("the cell of count does not define normalize_dim") == 2
+    _, shown, hidden = text.split("count: ")
+    assert "in count-values, line" in shown
+    assert hidden.startswith("count-errors") and "raises(" not in hidden
+
+
 @pytest.mark.slow
 def test_an_endless_loop(student: Student) -> None:
     code = "def normalize_dim(dim, ndim, what=''):\n    while True:\n        pass\n"

@@ -29,8 +29,7 @@ def lanes(a: Array, dim: int) -> list[list[Any]]:
 
 def to_array(values: list[Any], shape: Shape, dtype: np.dtype[Any] | type) -> Array:
     """A new array of (nested) lists: floats are rounded, whole numbers wrap as in C."""
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "iu":
+    if (dtype := np.dtype(dtype)).kind not in "iu":
         with np.errstate(over="ignore"):
             return np.array(values, dtype).reshape(shape)
     try:
