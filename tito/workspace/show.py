@@ -101,6 +101,8 @@ def _failure_lines(failure: Failure, exercise: str) -> Iterator[str]:
     elif failure.type != "CheckError" and failure.frames:
         last = failure.frames[-1]
         yield f"  in {last.cell}, line {last.line}: {last.code.strip()}"
+    if not own and "'NoneType' object" in failure.message:
+        yield "  something of yours is None here: is a `return` missing?"
 
 
 def _output_lines(outcome: Outcome) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.tito.workspace.conftest import COUNT, FIRST_ANSWERS, SIZE, Student
 from tito import console
+from tito.cells import Failure, Frame
 from tito.lessons.magic import plain
 from tito.limits import Limits
 from tito.module import say
@@ -57,6 +58,15 @@ def test_a_function_of_another_name(student: Student) -> None:
     _, shown, hidden = text.split("count: ")
     assert "in count-values, line" in shown
     assert hidden.startswith("count-errors") and "raises(" not in hidden
+
+
+def test_what_is_none_where_a_test_goes_on_with_it() -> None:
+    """A line of the student's own says it itself."""
+    words = "something of yours is None here: is a `return` missing?"
+    message = "'NoneType' object has no attribute 'tolist'"
+    test, own = (Frame(cell, 3, "", "f(x).tolist()") for cell in ("f-values", "f"))
+    assert words in "".join(show._failure_lines(Failure("AttributeError", message, (test,)), "f"))
+    assert words not in "".join(show._failure_lines(Failure("TypeError", message, (own,)), "f"))
 
 
 @pytest.mark.slow
