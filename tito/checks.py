@@ -37,7 +37,8 @@ class CheckError(AssertionError):
 
 
 def equal(got: Any, expected: Any, hint: str = "") -> None:
-    """`got` is `expected`: the same type and the same value; NaN equals NaN.
+    """`got` is `expected`: the same type and the same value; NaN equals NaN. A `np.float64` is a
+    float, as Python says too.
 
     Args:
         got: numbers, strings, None, lists, tuples, dicts and sets of them; NumPy arrays and tensors

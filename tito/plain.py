@@ -106,6 +106,8 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in ATOMS:
         return value
+    if kind is np.float64:
+        return np.float64.item(value)  # a float by its class, and what NumPy makes of floats
     if kind in (list, tuple, set, frozenset):
         parts = [plain(v) for v in value]
         if any(isinstance(p, Unknown) for p in parts):

@@ -34,6 +34,12 @@ def test_each_value_equals_itself_and_no_other(i: int) -> None:
         assert (difference(VALUES[i], other) is None) == (i == j), (VALUES[i], other)
 
 
+def test_a_float_of_numpy_is_a_float() -> None:
+    equal([np.float64(1.5), np.float64("nan")], [1.5, math.nan])
+    assert difference(np.float64(1), 1) is not None
+    assert difference(np.float64(1), np.float32(1)) is not None
+
+
 @pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
