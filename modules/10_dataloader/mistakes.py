@@ -977,6 +977,25 @@ class DataLoader(tinytorch.data.DataLoader):
 
 ALTERNATIVES = [
     Alternative(
+        exercise="transforms",
+        name="draws from 0, the end included, and cuts windows one by one",
+        source="""
+class RandomCrop(tinytorch.data.transforms.RandomCrop):
+    def __call__(self, images, generator):
+        n, channels, _, _ = _image_shape(images)
+        border = (self.padding, self.padding)
+        padded = np.pad(images, ((0, 0), (0, 0), border, border))
+        rows, columns = _spare(padded, self.size)
+        tops = generator.integers(0, rows, n, endpoint=True)
+        lefts = generator.integers(0, columns + 1, size=n)
+        h, w = self.size
+        windows = np.empty((n, channels, h, w), images.dtype)
+        for i, (top, left) in enumerate(zip(tops, lefts)):
+            windows[i] = padded[i, :, top : top + h, left : left + w]
+        return windows
+""",
+    ),
+    Alternative(
         exercise="datasets",
         name="maps itemgetters, and takes rows by np.take",
         source="""

@@ -716,6 +716,27 @@ class OpCounter(tinytorch.bench.OpCounter):
 ALTERNATIVES = [
     Alternative(
         exercise="live-memory",
+        name="acquires the lock and releases it",
+        source="""
+class LiveMemory(tinytorch.bench.LiveMemory):
+    def _discard(self, reference):
+        self._lock.acquire()
+        try:
+            if id(reference) not in self._references:
+                return
+            _, key = self._references.pop(id(reference))
+            holders, nbytes = self._holders[key]
+            if holders == 1:
+                del self._holders[key]
+                self.current -= nbytes
+            else:
+                self._holders[key] = (holders - 1, nbytes)
+        finally:
+            self._lock.release()
+""",
+    ),
+    Alternative(
+        exercise="live-memory",
         name="counts the bytes of the owner",
         source="""
 class LiveMemory(tinytorch.bench.LiveMemory):

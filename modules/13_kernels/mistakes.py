@@ -458,6 +458,21 @@ def fuse(outer, inner):
 
 ALTERNATIVES = [
     Alternative(
+        exercise="threads",
+        name="slices rows and columns, and asks for the bounds in a helper",
+        source="""
+def _first(t, threads, m):
+    return m * t // threads
+
+
+def matmul_parallel(threads, a, b, c):
+    m = a.shape[0]
+    for t in prange(threads):
+        first, last = _first(t, threads, m), _first(t + 1, threads, m)
+        matmul_blocked(a[first:last, :], b, c[first:last, :])
+""",
+    ),
+    Alternative(
         "orders",
         "writes the sum into c, and adds whole rows",
         """
