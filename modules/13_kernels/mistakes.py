@@ -459,16 +459,12 @@ def fuse(outer, inner):
 ALTERNATIVES = [
     Alternative(
         exercise="threads",
-        name="slices rows and columns, and asks for the bounds in a helper",
+        name="slices rows and columns",
         source="""
-def _first(t, threads, m):
-    return m * t // threads
-
-
 def matmul_parallel(threads, a, b, c):
     m = a.shape[0]
     for t in prange(threads):
-        first, last = _first(t, threads, m), _first(t + 1, threads, m)
+        first, last = m * t // threads, m * (t + 1) // threads
         matmul_blocked(a[first:last, :], b, c[first:last, :])
 """,
     ),
