@@ -224,7 +224,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
     "tinytorch/fx": 13_136,
-    "tito": 8_156,
+    "tito": 8_175,
     "tito/course": 5_578,
     "tito/ladder": 715,
     "tito/compete": 2_185,
