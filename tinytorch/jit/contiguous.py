@@ -141,7 +141,11 @@ def contiguous(x: Array) -> Array:
         return np.repeat(x[..., 0], x.shape[-1], -1).reshape(x.shape)
     if not pays_by_tiles(x):
         rows = _reversed_rows(x)
-        return np.ascontiguousarray(x) if rows is None else _turned_back(rows).reshape(x.shape)
+        if rows is not None:
+            return _turned_back(rows).reshape(x.shape)
+        copy = buffers.empty(x.shape, x.dtype)
+        np.copyto(copy, x)
+        return copy
     turned = _walked_forwards(x).swapaxes(-1, -2)
     out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
     source = turned.view(bits).reshape(-1, *turned.shape[-2:])

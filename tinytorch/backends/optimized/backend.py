@@ -280,7 +280,7 @@ class OptimizedBackend(NumpyBackend):
         if op in LIMITED_OPS:  # a loop looks at their arguments first
             inputs = tuple(f"x{i}" for i in range(len(op.inputs)))
             return _fused(Program(len(inputs), (Step(op, inputs),), "t0", False), plan)
-        return specialize(op.scalar, *_real_operands(plan), _bools(plan))
+        return specialize(op.scalar, *_real_operands(plan), _bools(plan), _EXACT.get(op.name))
 
     def _has_own(self, op: Op) -> bool:
         """Whether no subclass has a kernel of this name in place of ours."""
@@ -296,6 +296,10 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
 }
+#: NumPy's functions whose results are those of our loops, bit for bit.
+_EXACT: Any = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative
+}  # fmt: skip
 _UFUNCS: Any = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tinytorch import from_numpy, ops, using_backend
 from tinytorch.backends.optimized.elementwise import specialized
 from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
 from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows
 from tinytorch.backends.optimized.elementwise.specialized import specialize
+from tinytorch.dispatch import apply
 from tinytorch.jit import buffers, threads
 from tinytorch.op import OPS
 from tinytorch.testing.op_samples import admitted_dtypes
@@ -319,3 +322,28 @@ def test_which_arrays_have_rows_to_walk_along():
             assert memory_of(part).size == 1 + sum(
                 (n - 1) * step // 4 for n, step in zip(part.shape, part.strides, strict=True)
             )
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "neg"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(6, 8), (300, 512)])
+def test_every_second_number_like_a_copy_of_them(
+    name: str, dtype: Any, shape: Any, rng: np.random.Generator
+) -> None:
+    """NumPy's loop reads them where they are; its results are those of ours."""
+    x, y = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    x[:2, :2], y[:3, :3] = np.inf, 0.0
+    op = getattr(ops, name)
+    with using_backend("optimized"):
+        for step in (np.s_[:, ::2], np.s_[:, ::-2], np.s_[::2, 1::2]):
+            count = len(op.inputs)
+            parts = [from_numpy(a[step]) for a in (x, y)[:count]]
+            copies = [from_numpy(np.ascontiguousarray(a[step])) for a in (x, y)[:count]]
+            for _ in range(2):
+                found, expected = apply(op, *parts), apply(op, *copies)
+                np.testing.assert_array_equal(found.numpy(), expected.numpy())
+            if count == 2:
+                found, expected = apply(op, parts[0], copies[1]), apply(op, *copies)
+                np.testing.assert_array_equal(found.numpy(), expected.numpy())
+                found, expected = apply(op, parts[0], 3.0), apply(op, copies[0], 3.0)
+                np.testing.assert_array_equal(found.numpy(), expected.numpy())

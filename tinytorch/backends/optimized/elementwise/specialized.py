@@ -21,9 +21,10 @@ from numba.np.numpy_support import from_dtype
 from tinytorch.backends.optimized.elementwise.loop_text import nested_source, small_source
 from tinytorch.backends.optimized.elementwise.loops import Loops, Plan, Scalar, loops_of
 from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of, steps_of_rows
+from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
-from tinytorch.jit.contiguous import in_order, inverse, order_in_memory
+from tinytorch.jit.contiguous import in_order, inverse, order_in_memory, pays_by_tiles
 from tinytorch.jit.entries import flat_type, memory_type
 from tinytorch.jit.library import JIT
 
@@ -35,6 +36,7 @@ def specialize(
     dtype: np.dtype[Any],
     shapes: tuple[Shape | None, ...],
     bools: frozenset[int] = frozenset(),
+    ufunc: Any = None,
 ) -> Plan:
     """The kernel of a definition for arrays of one dtype and for these shapes only.
 
@@ -42,12 +44,15 @@ def specialize(
         dtype: float32 or float64.
         shapes: of the operands; None for a Python scalar.
         bools: positions of the operands that are bool.
+        ufunc: NumPy's with the same results, bit for bit, if there is one.
     """
     loops = loops_of(scalar, dtype)
-    return _serial(loops, shapes, bools) or loops.plan(shapes)
+    return _serial(loops, shapes, bools, ufunc) or loops.plan(shapes)
 
 
-def _serial(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]) -> Plan | None:
+def _serial(
+    loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int], ufunc: Any
+) -> Plan | None:
     """As `loops.plan`, with the least overhead; None for arrays that several threads share.
 
     Args:
@@ -68,7 +73,7 @@ def _serial(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int
     else:
         loop = entry(small_source, kinds)
         otherwise = _Reordered(
-            loops, shapes, loop, partial(entry, nested_source, kinds, memory_type)
+            loops, shapes, loop, partial(entry, nested_source, kinds, memory_type), ufunc
         )
     empty = np.empty if math.prod(shape) * dtype.itemsize < buffers.POOLED_FROM else buffers.empty
 
@@ -110,6 +115,7 @@ class _Reordered:
     Args:
         loop: takes arrays in C order.
         by_rows: makes the entry that walks along rows in memory; None where operands broadcast.
+        ufunc: see `specialize`.
     """
 
     def __init__(
@@ -118,8 +124,10 @@ class _Reordered:
         shapes: tuple[Shape | None, ...],
         loop: Callable[..., Any],
         by_rows: Callable[[], Callable[..., Any]] | None = None,
+        ufunc: Any = None,
     ) -> None:
         self.loops, self.shapes, self.loop, self.by_rows = loops, shapes, loop, by_rows
+        self.ufunc = ufunc
         self.places = [i for i, s in enumerate(shapes) if s is not None]
         self.known: dict[tuple[Any, ...], Any] = {}
 
@@ -150,13 +158,22 @@ class _Reordered:
         if rows is not None:
             return partial(_by_rows, self.by_rows(), rows)
         order = order_in_memory(arrays) if is_large else None
-        return None if order is None else partial(_turned, self.loop, order)
+        if order is not None:
+            return partial(_turned, self.loop, order)
+        if self.ufunc is None or any(map(pays_by_tiles, arrays)):
+            return None
+        return partial(_by_numpy, self.ufunc)  # numbers apart, such as x[..., ::2], uncopied
 
 
 def _by_rows(
     entry: Callable[..., Any], rows: tuple[int, Array], operands: Sequence[Any], out: Array
 ) -> Array:
     entry(0, *rows, *operands, out)
+    return out
+
+
+def _by_numpy(ufunc: Any, operands: Sequence[Any], out: Array) -> Array:
+    silence.run(partial(ufunc, *operands, out))
     return out
 
 
