@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,13 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "set a part": lambda x, y: x.__setitem__((slice(1, 3), None, 0), y[1:3, 1:2]),
     "set an overlapping part": lambda x, y: x.__setitem__(slice(1, None), x[:-1]),
 }
+
+
+@pytest.fixture(autouse=True, params=["numpy", "optimized"])
+def _backend(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One of those where writes are direct: on the default one, ops do all of them."""
+    with tinytorch.using_backend(request.param):
+        yield
 
 
 def operands(dtype: str, rows: int = 4) -> tuple[Tensor, Tensor]:
@@ -154,5 +161,7 @@ def test_what_does_not_fit_is_said_by_the_ops() -> None:
     counts = tinytorch.zeros(3, dtype="int64")
     with pytest.raises(DTypeError):
         counts.add_(0.5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+        x.mul_(y, alpha=2)
     counts[0] = 2.7  # rounded down, as in PyTorch
     assert counts.tolist() == [2, 0, 0]

@@ -74,14 +74,14 @@ def _arithmetic(op: Any, function: Callable[..., Tensor], ufunc: Any) -> Callabl
     """The in-place form of an op of two operands: it writes x's memory in one pass."""
 
     def method(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+        if alpha != 1 and op not in (ops.add, ops.sub):
+            raise TypeError(f"{op.name}_() got an unexpected keyword argument 'alpha'")
         if direct.arithmetic(x, other, ufunc, alpha):
             return x
         if op is ops.div and not x.dtype.is_floating_point:
             raise DTypeError(
                 f"in-place division would round {x.dtype.name}; use t = t / other, or rounding_mode"
             )
-        if alpha != 1 and op not in (ops.add, ops.sub):
-            raise TypeError(f"{op.name}_() got an unexpected keyword argument 'alpha'")
         scaled = elementwise.scaled(x, other, alpha)
         if records(x, other):
             rebind(x, op.name, function, scaled)
