@@ -39,19 +39,19 @@ def _are_bool(symbol: str, *operands: Tensor | int) -> bool:
     return all(kind is bool_ for kind in kinds)
 
 
-def bitwise_and(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a & b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.logical_and if _are_bool("&", a, b) else ops.bitwise_and, a, b)
+def bitwise_and(a: Tensor | int, other: Tensor | int) -> Tensor:
+    """a & other, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_and if _are_bool("&", a, other) else ops.bitwise_and, a, other)
 
 
-def bitwise_or(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a | b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.logical_or if _are_bool("|", a, b) else ops.bitwise_or, a, b)
+def bitwise_or(a: Tensor | int, other: Tensor | int) -> Tensor:
+    """a | other, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_or if _are_bool("|", a, other) else ops.bitwise_or, a, other)
 
 
-def bitwise_xor(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a ^ b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.ne if _are_bool("^", a, b) else ops.bitwise_xor, a, b)
+def bitwise_xor(a: Tensor | int, other: Tensor | int) -> Tensor:
+    """a ^ other, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.ne if _are_bool("^", a, other) else ops.bitwise_xor, a, other)
 
 
 def bitwise_not(a: Tensor) -> Tensor:
@@ -62,14 +62,14 @@ def bitwise_not(a: Tensor) -> Tensor:
     return apply(ops.bitwise_xor, a, ones)
 
 
-def bitwise_left_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a << b, for integers: a * 2^b; bits that do not fit are lost, all of them for b < 0."""
-    return _shifted("<<", a, b)
+def bitwise_left_shift(a: Tensor | int, other: Tensor | int) -> Tensor:
+    """a << other, for integers: a * 2^other; bits that do not fit are lost, all for other < 0."""
+    return _shifted("<<", a, other)
 
 
-def bitwise_right_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a >> b, for integers: floor(a / 2^b); for b < 0 as for a large b."""
-    return _shifted(">>", a, b)
+def bitwise_right_shift(a: Tensor | int, other: Tensor | int) -> Tensor:
+    """a >> other, for integers: floor(a / 2^other); for other < 0 as for a large one."""
+    return _shifted(">>", a, other)
 
 
 def _shifted(symbol: str, a: Tensor | int, b: Tensor | int) -> Tensor:

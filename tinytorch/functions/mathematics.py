@@ -115,10 +115,10 @@ def logaddexp(a: Tensor, other: Tensor) -> Tensor:
     return larger + e.log1p(e.exp(gap))
 
 
-def xlogy(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a * log(b), and 0 where a is 0 (unless b is NaN)."""
-    x, y = e.as_tensors(*(v if hasattr(v, "meta") else float(v) for v in (a, b)))
-    # where 0 * log(b) is no number; elsewhere log(b) is the gradient of a, also where a is 0
+def xlogy(a: Tensor | float, other: Tensor | float) -> Tensor:
+    """a * log(other), and 0 where a is 0 (unless other is NaN)."""
+    x, y = e.as_tensors(*(v if hasattr(v, "meta") else float(v) for v in (a, other)))
+    # where 0 * log(y) is no number; elsewhere log(y) is the gradient of a, also where a is 0
     hidden = e.eq(x, 0) & (e.le(y, 0) | e.eq(y, math.inf))
     return e.where(hidden, 0.0, x * e.log(e.where(hidden, 1.0, y)))
 
@@ -224,9 +224,9 @@ def float_power(a: Tensor | float, exponent: Tensor | float) -> Tensor:
 
 
 def isclose(
-    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    a: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """True where |a - b| <= atol + rtol * |b|, or both are the same infinity.
+    """True where |a - other| <= atol + rtol * |other|, or both are the same infinity.
 
     Args:
         equal_nan: whether NaN is close to NaN.
@@ -236,17 +236,17 @@ def isclose(
     """
     check_not_negative("isclose: rtol", rtol)
     check_not_negative("isclose: atol", atol)
-    same = e.eq(a, b)
+    same = e.eq(a, other)
     if equal_nan:
-        same = same | (e.isnan(a) & e.isnan(b))
-    if not a.dtype.is_floating_point and not b.dtype.is_floating_point:
-        a, b = a.double(), b.double()
-    near = e.le(e.abs(a - b), e.abs(b) * rtol + atol) & e.isfinite(b)
+        same = same | (e.isnan(a) & e.isnan(other))
+    if not a.dtype.is_floating_point and not other.dtype.is_floating_point:
+        a, other = a.double(), other.double()
+    near = e.le(e.abs(a - other), e.abs(other) * rtol + atol) & e.isfinite(other)
     return same | near
 
 
 def allclose(
-    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    a: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     """Whether `isclose` holds everywhere, as a Python bool.
 
@@ -254,7 +254,7 @@ def allclose(
     >>> allclose(tensor([1.0]), tensor([1.0 + 1e-7]))
     True
     """
-    return bool(reductions.all(isclose(a, b, rtol, atol, equal_nan)))
+    return bool(reductions.all(isclose(a, other, rtol, atol, equal_nan)))
 
 
 def equal(a: Tensor, other: Tensor) -> bool:
