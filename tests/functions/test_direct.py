@@ -165,3 +165,13 @@ def test_what_does_not_fit_is_said_by_the_ops() -> None:
         x.mul_(y, alpha=2)
     counts[0] = 2.7  # rounded down, as in PyTorch
     assert counts.tolist() == [2, 0, 0]
+
+
+def test_one_element_becomes_that_of_a_tensor_of_one() -> None:
+    """As in PyTorch, and as where it is recorded: `predictions[i] = model(x[i])`."""
+    x = tinytorch.zeros(2, 2)
+    x[1, 0] = tinytorch.tensor([9.0])
+    x[0, 1] = tinytorch.tensor([[7.0]])
+    with pytest.raises(ShapeError):
+        x[0, 0] = tinytorch.ones(2)
+    assert x.tolist() == [[0.0, 7.0], [9.0, 0.0]]

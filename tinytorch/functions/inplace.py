@@ -298,7 +298,7 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     subscripts.check_masks(x, index)
     first, second = subscripts.in_two_steps(index)
     try:
-        array[first][second] = value._concrete("assignment") if is_tensor(value) else value
+        array[first][second or ...] = value._concrete("assignment") if is_tensor(value) else value
     except ValueError as error:
         raise ShapeError(f"t[...] = value: {error}") from None
     write_clock.write(array)
