@@ -152,3 +152,12 @@ def test_retain_grad_is_of_the_new_value() -> None:
         (out * 3.0).sum().backward()
     assert out.grad is not None and out.grad.tolist() == [3.0, 3.0, 3.0]
     assert x.grad is not None and x.grad.tolist() == [0.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize("index", [(), ..., None])
+def test_all_of_a_number(index: Any) -> None:
+    value = tinytorch.tensor(2.0, requires_grad=True)
+    out = tinytorch.zeros(())
+    out[index] = value * 3.0
+    out.backward()
+    assert out.item() == 6.0 and value.grad is not None and value.grad.item() == 3.0

@@ -229,7 +229,7 @@ def _replaced(x: Tensor, bounds: Any, part: Tensor) -> Tensor:
 
 def _only_array(x: Tensor, index: Any) -> int | None:
     """The dimension that a 1-d integer tensor indexes, if the index is that and whole slices."""
-    *before, last = index if isinstance(index, tuple) else (index,)
+    *before, last = index if isinstance(index, tuple) and index else (index,)
     whole = all(isinstance(entry, slice) and entry == slice(None) for entry in before)
     if not whole or len(before) >= x.ndim or not is_tensor(last):
         return None
