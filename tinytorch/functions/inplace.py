@@ -287,7 +287,7 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     if type(value) is int:
         value = number_of("t[...] = value", value, x.dtype)
     if records(x, value):
-        if not rebind_part(x, index, value):
+        if value is x or not rebind_part(x, index, value):  # x: `rebind` keeps the old value
             rebind(x, "t[...] = value", scattering.put, index, value)
         return
     if not isinstance(x._data, np.ndarray) or bfloat16 in (x.dtype, getattr(value, "dtype", None)):

@@ -86,8 +86,6 @@ def rebind_part(x: Tensor, index: Any, value: Any) -> bool:
     state = STATE.get()
     if state.mode is not None or (state.backend or get_backend()).programs is None:
         return False
-    if value is x:  # of which `rebind` keeps the old value
-        return False
     meta, taken = x.meta, subscripts.part_taken(x, index)
     if taken is None or meta.dtype not in (float32, float64) or _is_kept(x):
         return False
