@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -276,3 +277,15 @@ def test_an_op_of_the_users_own_runs_on_every_backend_and_has_a_gradient() -> No
             ops.elementwise(ops.dtype_rules.floating)(softsign)
     finally:
         del OPS["softsign"]
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+def test_a_history_keeps_what_the_gradients_asked_for_read(backend: str) -> None:
+    """Of a product with a constant the constant alone."""
+    w, constant = tinytorch.ones(3, requires_grad=True), tinytorch.ones(3)
+    with tinytorch.using_backend(backend):
+        factor = w * 2.0
+        kept, alive = weakref.ref(constant), weakref.ref(factor)
+        product = factor * constant
+    del factor, constant
+    assert alive() is None and kept() is not None and product.requires_grad

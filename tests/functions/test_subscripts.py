@@ -225,13 +225,14 @@ def test_a_recorded_view_without_ops_has_the_history_of_the_ops(case):
 def test_a_view_is_looked_up_by_what_it_means():
     """1.0 is equal to 1, and a tensor as a bound may have another value the next time."""
     x, at = tinytorch.tensor(X, requires_grad=True), tinytorch.tensor(1)
-    assert x[1:2].shape == (1, 4, 5)
-    with pytest.raises(TypeError):
-        x[1.0:2]
-    assert x[at:].shape == (2, 4, 5)
-    at.fill_(2)
-    assert x[at:].shape == (1, 4, 5)
-    assert x[np.int64(1) :].shape == (2, 4, 5)
+    with tinytorch.using_backend("numpy"):  # the default one has no look-up
+        assert x[1:2].shape == (1, 4, 5)
+        with pytest.raises(TypeError):
+            x[1.0:2]
+        assert x[at:].shape == (2, 4, 5)
+        at.fill_(2)
+        assert x[at:].shape == (1, 4, 5)
+        assert x[np.int64(1) :].shape == (2, 4, 5)
 
 
 @pytest.mark.parametrize("backend", ["naive", "numpy"])
