@@ -156,6 +156,12 @@ def test_what_does_not_fit_is_said_by_the_ops() -> None:
         x[0] = y
     with pytest.raises(IndexError):
         x[7] = 0.0
+    before = str(x.tolist())
+    for index in (slice(None, None, -1), (0, slice(2, None, -1)), (..., slice(None, None, 0))):
+        for value in (0.0, y[0, 0], 1):
+            with pytest.raises(ValueError, match="step must be positive"):
+                x[index] = value
+    assert str(x.tolist()) == before
     x[0] = True
     assert x[0].tolist() == [1.0, 1.0, 1.0]
     counts = tinytorch.zeros(3, dtype="int64")

@@ -15,6 +15,7 @@ from tinytorch.backends import get_backend
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dispatch import check_not_read_only, is_tensor
 from tinytorch.dtypes import Array, float32, float64, int64
+from tinytorch.functions.subscripts import steps_back
 from tinytorch.history import write_clock
 from tinytorch.state import STATE
 
@@ -101,7 +102,10 @@ def fill(x: Tensor, value: Any) -> bool:
 
 def set_view(x: Tensor, index: Any, value: Any) -> bool:
     """x[index] = value, for an index of ints, slices, None and Ellipsis."""
-    if not _BASIC.issuperset(map(type, index if type(index) is tuple else (index,))):
+    entries = index if type(index) is tuple else (index,)
+    if not _BASIC.issuperset(map(type, entries)):
+        return False
+    if slice in map(type, entries) and any(map(steps_back, entries)):
         return False
     if type(value) in _NUMBERS:
         if x.meta.dtype not in _FLOATS or not is_unseen(x):

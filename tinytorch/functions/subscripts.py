@@ -82,7 +82,7 @@ def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
     try:
         if x._requires_grad and state.grad:
             return _recorded_view(x, _read_basic(x.meta, tuple(map(_hashable, entries))))
-        if slice in map(type, entries) and any(map(_steps_back, entries)):
+        if slice in map(type, entries) and any(map(steps_back, entries)):
             return None
         part = x._data[entries if Ellipsis in entries else (*entries, Ellipsis)]
     except (IndexError, TypeError, ValueError):
@@ -90,7 +90,8 @@ def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
     return wrap(part, tensor_meta(part.shape, x.meta.dtype))
 
 
-def _steps_back(entry: Any) -> bool:
+def steps_back(entry: Any) -> bool:
+    """Whether it is a slice that is refused."""
     return type(entry) is slice and entry.step is not None and entry.step < 1
 
 
@@ -157,11 +158,16 @@ def in_two_steps(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
     `first` has the ints, slices, None and Ellipsis and gives a view; `second` has the arrays. In
     one step NumPy would count an int among the arrays and order the dimensions differently.
+
+    Raises:
+        ValueError: a slice's step is not positive.
     """
     first: list[Any] = []
     second: list[Any] = []
     for entry in index if isinstance(index, tuple) else (index,):
         if _is_basic(entry):
+            if isinstance(entry, slice):
+                _check_step(entry)
             first.append(entry)
             if not isinstance(entry, (int, np.integer)):
                 second.append(entry if entry is Ellipsis else slice(None))
@@ -373,9 +379,13 @@ def _bounds(of: Shape, entries: list[Any]) -> tuple[Any, Shape, list[tuple[int, 
 
 
 def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
+    _check_step(entry)
+    return entry.indices(extent)
+
+
+def _check_step(entry: slice) -> None:
     if entry.step is not None and operator.index(entry.step) < 1:
         raise ValueError(f"a slice's step must be positive, not {entry.step}; use flip")
-    return entry.indices(extent)
 
 
 def _is_whole_or_at(entry: Any) -> bool:
