@@ -15,7 +15,7 @@ from tinytorch.backends import get_backend
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dispatch import check_not_read_only, is_tensor
 from tinytorch.dtypes import Array, float32, float64, int64
-from tinytorch.functions.subscripts import steps_back
+from tinytorch.functions.subscripts import BASIC, steps_back
 from tinytorch.history import write_clock
 from tinytorch.state import STATE
 
@@ -23,7 +23,6 @@ Tensor = Any
 
 _FLOATS = (float32, float64)
 _NUMBERS = (float, int)  # exactly these: a bool is another dtype
-_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 _BLOCK = 2**16  # numbers: products of so many are still in the cache when they are added
 
 
@@ -103,7 +102,7 @@ def fill(x: Tensor, value: Any) -> bool:
 def set_view(x: Tensor, index: Any, value: Any) -> bool:
     """x[index] = value, for an index of ints, slices, None and Ellipsis."""
     entries = index if type(index) is tuple else (index,)
-    if not _BASIC.issuperset(map(type, entries)):
+    if not BASIC.issuperset(map(type, entries)):
         return False
     if slice in map(type, entries) and any(map(steps_back, entries)):
         return False

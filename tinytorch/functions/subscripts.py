@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = slice(None)
-_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 _BOUNDS = frozenset((int, type(None)))
 
 
@@ -50,7 +50,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     (tensor([2, 4]), [[3, 4], [1, 2]], tensor([3, 4]))
     """
     entries = index if type(index) is tuple else (index,)
-    if _BASIC.issuperset(map(type, entries)):
+    if BASIC.issuperset(map(type, entries)):
         view = _view(x, entries)
         if view is not None:
             return view
