@@ -15,8 +15,6 @@ FlopCount = Callable[[list[Shape], Shape, Params], int]
 
 PLANS_PER_OP = 4096
 
-NONE, SOME, ALL = "none", "some", "all"  # of the inputs: how many an op's gradient reads
-
 
 class Plan:
     """The plan of an op for operands of given shapes and dtypes: worked out once, then looked up.
@@ -28,7 +26,6 @@ class Plan:
         op, operands, params: what the plan is for; an operand is a meta or a scalar's type.
         only_tensors: no operand is a scalar.
         saved: positions of the inputs that the gradients of the tensors among them read.
-        saves: how many these are.
     """
 
     __slots__ = (
@@ -41,7 +38,6 @@ class Plan:
         "operands",
         "params",
         "saved",
-        "saves",
     )
 
     def __init__(
@@ -61,8 +57,6 @@ class Plan:
         self.only_tensors = all(isinstance(o, TensorMeta) for o in operands)
         self._saved_for: dict[tuple[bool, ...], frozenset[int]] = {}
         self.saved = self.saved_for(tuple([isinstance(o, TensorMeta) for o in operands]))
-        count = len(self.saved)
-        self.saves = NONE if count == 0 else ALL if count == len(operands) else SOME
 
     def saved_for(self, needed: tuple[bool, ...]) -> frozenset[int]:
         """Positions of the inputs that are read by the gradients of those that need one."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch import backends, tensor_class
 from tinytorch.history import Record, write_clock
-from tinytorch.op import NONE, Op
+from tinytorch.op import Op
 from tinytorch.state import STATE
 from tinytorch.tensor_class import SCALAR_TYPES, Input
 
@@ -120,24 +120,20 @@ def unrolled(meaning: Callable[..., Tensor]) -> Callable[..., Tensor]:
                     for t in inputs
                 ]
             )
-        if plan.saves is NONE:
-            record.inputs = ()
+        saved = plan.saved  # where all tensors require a gradient
+        if saved and count == 2 and plan.only_tensors:
+            if not (a._requires_grad and b._requires_grad):
+                saved = plan.saved_for((a._requires_grad, b._requires_grad))
+        elif saved and count > 2:
+            saved = plan.saved_for(
+                tuple([type(t) not in SCALAR_TYPES and t._requires_grad for t in inputs])
+            )
+        if len(saved) == count:
+            record.inputs = inputs
+        elif saved:
+            record.inputs = tuple([t if i in saved else None for i, t in enumerate(inputs)])
         else:
-            if count == 1 or not (count == 3 or plan.only_tensors):
-                saved = plan.saved
-            elif count == 2:
-                both = a._requires_grad and b._requires_grad
-                saved = plan.saved if both else plan.saved_for((a._requires_grad, b._requires_grad))
-            else:
-                saved = plan.saved_for(
-                    tuple([type(t) not in SCALAR_TYPES and t._requires_grad for t in inputs])
-                )
-            if len(saved) == count:
-                record.inputs = inputs
-            elif saved:
-                record.inputs = tuple([t if i in saved else None for i, t in enumerate(inputs)])
-            else:
-                record.inputs = ()
+            record.inputs = ()
         record.output = result if op.saves_output else None
         record.clock = write_clock.now
         record.hooks = None
