@@ -106,6 +106,12 @@ def current_backend() -> ComputeBackend:
     return STATE.get().backend or backends.get_backend()
 
 
+def ops_are_unseen(state: State) -> bool:
+    """Whether NumPy may do what an op would, and nobody could tell: no mode is active, and the
+    backend has no kernels of its user."""
+    return state.mode is None and (state.backend or backends.get_backend()).programs is not None
+
+
 def grad_mode(enabled: GradState) -> StateContext:
     """Record history, or not, inside the block. (`no_grad` and `enable_grad` are made of it.)
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends import get_backend
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dispatch import check_not_read_only, is_tensor
 from tinytorch.dtypes import Array, float32, float64, int64
 from tinytorch.functions.subscripts import BASIC, steps_back
 from tinytorch.history import write_clock
-from tinytorch.state import STATE
+from tinytorch.state import STATE, ops_are_unseen
 
 Tensor = Any
 
@@ -29,9 +28,7 @@ _BLOCK = 2**16  # numbers: products of so many are still in the cache when they 
 def is_unseen(x: Tensor, *others: Tensor) -> bool:
     """Whether x may be written so; its memory must be writable, or that is an error."""
     state = STATE.get()
-    if state.mode is not None or type(x._data) is not np.ndarray:
-        return False
-    if (state.backend or get_backend()).programs is None:
+    if not ops_are_unseen(state) or type(x._data) is not np.ndarray:
         return False
     if state.grad and (x._requires_grad or any([t._requires_grad for t in others])):
         return False

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.backends import get_backend
 from tinytorch.dispatch import SCALAR_TYPES, active_modes, apply, is_tensor, wrap
 from tinytorch.dtypes import float32, float64, is_narrower, meta_of_array, tensor_meta
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import scattering, subscripts
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
-from tinytorch.state import STATE, is_recording
+from tinytorch.state import STATE, is_recording, ops_are_unseen
 
 Tensor = Any
 Compute = Callable[..., Tensor]
@@ -83,8 +82,7 @@ def _note_rebound(x: Tensor, before: Record | None) -> None:
 def rebind_part(x: Tensor, index: Any, value: Any) -> bool:
     """`rebind` for x[index] = value, where that is a slice along one dimension: it is written in
     x's memory, and nothing else is moved. Whether it was done."""
-    state = STATE.get()
-    if state.mode is not None or (state.backend or get_backend()).programs is None:
+    if not ops_are_unseen(STATE.get()):
         return False
     meta, taken = x.meta, subscripts.part_taken(x, index)
     if taken is None or meta.dtype not in (float32, float64) or _is_kept(x):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.backends import get_backend
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_, int64, meta_of_array, tensor_meta
 from tinytorch.functions import movement
@@ -25,7 +24,7 @@ from tinytorch.functions.indexing import are_known, from_front, still_outside
 from tinytorch.history import Record
 from tinytorch.op import Op, Params
 from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE
+from tinytorch.state import STATE, ops_are_unseen
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -77,8 +76,8 @@ def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
     """x[entries] by NumPy alone, where nobody would see the ops; None where somebody would, or
     there is an error to explain."""
     state = STATE.get()
-    if state.mode is not None or (state.backend or get_backend()).programs is None:
-        return None  # a backend of a user may have its own kernels
+    if not ops_are_unseen(state):
+        return None
     try:
         if x._requires_grad and state.grad:
             return _recorded_view(x, _read_basic(x.meta, tuple(map(_hashable, entries))))
