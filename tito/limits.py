@@ -30,6 +30,8 @@ RESOURCES = {
     "open_files": "RLIMIT_NOFILE",
     "processes": "RLIMIT_NPROC",
 }
+# beyond its processor time a process gets SIGXCPU, which says why it ended; that much later SIGKILL
+CPU_GRACE_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Limits:
 
     Attributes:
         seconds: of wall time, for the command and all that it starts.
-        cpu_seconds: of one process; one that it starts counts anew.
+        cpu_seconds: of one process; one that it starts counts anew. SIGXCPU ends it (`is_cpu_time`
+            knows its exit code), and SIGKILL a second later where it does not heed that.
         memory_bytes: address space of one process.
         file_bytes: of the largest file that it may write, its output included.
         open_files: at once in one process.
@@ -86,6 +89,15 @@ def limited(command: Sequence[str], limits: Limits) -> list[str]:
     wanted = {name: getattr(limits, name) for name in RESOURCES}
     settings = [f"{name}={value}" for name, value in wanted.items() if value is not None]
     return [sys.executable, "-I", "-S", __file__, *settings, "--", *command]
+
+
+def is_cpu_time(code: int) -> bool:
+    """Whether this is the exit code, of a process or of a sandbox around it, for its time.
+
+    The system knows it best: it counts whole ticks, `usage` what was really run, and on a busy core
+    the two differ by seconds.
+    """
+    return code in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
 
 
 def run(
@@ -160,9 +172,10 @@ def _become(arguments: list[str]) -> None:
         name, _, value = setting.partition("=")
         which: Any = getattr(resource, RESOURCES[name])
         wanted, hard = int(value), resource.getrlimit(which)[1]
+        most = wanted + (CPU_GRACE_SECONDS if which == resource.RLIMIT_CPU else 0)
         if hard != resource.RLIM_INFINITY:
-            wanted = min(wanted, hard)
-        resource.setrlimit(which, (wanted, wanted))
+            wanted, most = min(wanted, hard), min(most, hard)
+        resource.setrlimit(which, (wanted, most))
     command = arguments[end + 1 :]
     os.execvp(command[0], command)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO
 
 from tito import limits, syscalls
-from tito.limits import Limits, limited
+from tito.limits import CPU_GRACE_SECONDS, Limits, limited
 
 HOME = "/home/student"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -242,9 +242,10 @@ def _probe(command: Sequence[str]) -> str | None:
 
 def _limited_bwrap(bounds: Limits) -> list[str]:
     """The command that starts bubblewrap itself under limits; see prlimit(1)."""
+    cpu = bounds.cpu_seconds
     wanted = {
-        "as": bounds.memory_bytes, "cpu": bounds.cpu_seconds, "fsize": bounds.file_bytes,
-        "nofile": bounds.open_files, "core": 0,
+        "as": bounds.memory_bytes, "fsize": bounds.file_bytes, "nofile": bounds.open_files,
+        "cpu": None if cpu is None else f"{cpu}:{cpu + CPU_GRACE_SECONDS}", "core": 0,
     }  # fmt: skip
     return [
         "prlimit",

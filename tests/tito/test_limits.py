@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tito.limits import Finished, Limits, limited, run
+from tito.limits import Finished, Limits, is_cpu_time, limited, run
 
 MIB = 1 << 20
 HANG = 300.0  # seconds; what is quick ends before, however busy the machine
@@ -77,8 +78,21 @@ def test_memory() -> None:
 
 def test_cpu_time() -> None:
     finished = run(python("while True: pass"), Limits(seconds=HANG, cpu_seconds=1))
-    assert finished.code < 0
+    assert finished.code == -signal.SIGXCPU
+    assert is_cpu_time(finished.code)
     assert not finished.timed_out
+
+
+def test_cpu_time_of_what_does_not_heed_the_signal() -> None:
+    code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+    finished = run(python(code), Limits(seconds=HANG, cpu_seconds=1))
+    assert finished.code == -signal.SIGKILL
+    assert not is_cpu_time(finished.code)
+
+
+def test_cpu_time_is_told_from_a_kill_and_from_an_exit_code() -> None:
+    for code in ("import os; os.kill(os.getpid(), 9)", "exit(1)", "exit(24)"):
+        assert not is_cpu_time(run(python(code), Q).code)
 
 
 def test_file_size(tmp_path: Path) -> None:

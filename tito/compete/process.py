@@ -30,7 +30,7 @@ import numpy as np
 
 from tito.compete.event import Array, Event, Problem
 from tito.compete.memory import Arena, place
-from tito.limits import Limits
+from tito.limits import Limits, is_cpu_time
 from tito.sandbox import Sandbox, for_python
 from tito.usage import tree
 
@@ -297,8 +297,10 @@ class Worker:
 
     def _ended(self) -> Failure:
         code = self.process.wait(timeout=STOP_SECONDS)
+        if is_cpu_time(code):
+            return Failure("timeout", f"it used more than {CPU_SECONDS} s of processor time")
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-            return Failure("memory", "the system ended it: most likely for its memory or CPU time")
+            return Failure("memory", "the system ended it: most likely for its memory")
         return Failure("error", f"its process ended with code {code} and no answer")
 
 

@@ -14,6 +14,7 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from typing import IO, Any
 
 from tito.course.exam.job import InfrastructureError, Job, Question, Transcript, Unit
 from tito.course.exam.receive import MOST_BYTES, FloodError, Lines
-from tito.limits import end
+from tito.limits import end, is_cpu_time
 from tito.sandbox import WRITABLE, NoSandboxError, Sandbox, for_python
 from tito.usage import Usage, files_made, usage
 
@@ -345,8 +346,9 @@ class _Attempt:
             code = self.child.wait(EXIT_SECONDS)
         except TimeoutExpired:
             return Ended("its process closed its side of the pipe")
-        killed = code in (-9, 128 + 9)
-        if killed and cpu >= self.job.budget.limits().cpu_seconds:  # the system ended it for that
+        killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        over = killed and cpu >= self.job.budget.limits().cpu_seconds  # and did not heed SIGXCPU
+        if over or is_cpu_time(code):
             return Ended(self._too_long())
         how = "was killed" if killed else f"ended by itself (exit code {code})"
         return Ended(f"its process {how}", killed=killed)

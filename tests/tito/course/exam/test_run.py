@@ -16,6 +16,7 @@ from tito.course.exam import run
 from tito.course.exam.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
 from tito.course.exam.run import run_job
 from tito.course.exam.values import decode
+from tito.usage import Usage
 
 pytestmark = needs_sandbox
 BUDGET = Budget(cell_seconds=20.0, seconds=600.0, memory_bytes=1 << 30)
@@ -143,6 +144,16 @@ def test_what_the_system_ends_for_its_processor_time_did_not_finish(
     monkeypatch.setattr(Budget, "limits", lambda budget: replace(limits(budget), cpu_seconds=3))
     said = go("while True: pass", budget=Budget(cell_seconds=60.0, seconds=60.0))
     assert said.attempts == 2  # it is no kill by the machine, which is forgiven once
+    assert said.ended["0"] == "the notebook did not finish in 60 s"
+
+
+def test_the_system_is_believed_though_less_time_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts whole ticks: on a busy core it ends what has run for less than its limit."""
+    limits = Budget.limits
+    monkeypatch.setattr(Budget, "limits", lambda budget: replace(limits(budget), cpu_seconds=3))
+    monkeypatch.setattr(run, "usage", lambda pid: Usage(0.0, 0, 0))
+    said = go("while True: pass", budget=Budget(cell_seconds=60.0, seconds=60.0))
+    assert said.attempts == 2
     assert said.ended["0"] == "the notebook did not finish in 60 s"
 
 
