@@ -17,7 +17,7 @@ from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
-from tinytorch.backends.optimized.elementwise import activations
+from tinytorch.backends.optimized.elementwise import activations, casts
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.backends.optimized.gemm import small as small_products
@@ -386,6 +386,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "max_pool2d": small_pooling.max_pool2d,
     "reshape": _reshape,
     "copy": _copy,
+    "cast": casts.cast,
     "cross_entropy": cross_entropy.small,
     "cross_entropy_backward": cross_entropy.small_backward,
     "expand": _expand,
