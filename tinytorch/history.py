@@ -94,7 +94,7 @@ class WriteClock:
     def __init__(self) -> None:
         self.now = 0
         self._ticks = count(1)
-        self._last: dict[int, tuple[Any, int]] = {}
+        self._last: dict[int, list[Any]] = {}  # by id of an owner: a weak reference to it, the time
 
     def write(self, *arrays: Array) -> None:
         """Note a write into arrays, and so into every view of the same memory."""
@@ -103,12 +103,11 @@ class WriteClock:
         for array in arrays:
             owner = array if array.base is None else owner_of(array)
             key = id(owner)
-            known = last.get(key)
-            if known is not None and known[0]() is owner:
-                alive = known[0]
+            entry = last.get(key)
+            if entry is not None and entry[0]() is owner:
+                entry[1] = now
             else:
-                alive = weakref.ref(owner, partial(self._discard, key))
-            last[key] = (alive, now)
+                last[key] = [weakref.ref(owner, partial(self._discard, key)), now]
 
     def _discard(self, key: int, _: object) -> None:
         self._last.pop(key, None)
@@ -120,13 +119,13 @@ class WriteClock:
         """
         self.write(*arrays)
         owners = [owner_of(array) for array in arrays]
-        # with the owner itself, so that its id stays its own
-        entries = [(owner, id(owner), self._last[id(owner)][0]) for owner in owners]
+        # with the owner itself, so that its entry stays its own
+        entries = [(owner, self._last[id(owner)]) for owner in owners]
 
         def mark() -> None:
             self.now = now = next(self._ticks)
-            for _, key, alive in entries:
-                self._last[key] = (alive, now)
+            for _, entry in entries:
+                entry[1] = now
 
         return mark
 

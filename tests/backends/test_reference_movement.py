@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends import reference, reference_movement
+from tinytorch.backends.reference_movement import LARGE_FILL, fill_array
 from tinytorch.dtypes import DTYPES
 
 
@@ -47,3 +48,21 @@ def test_a_cast_gives_an_array_of_no_dimensions_too(source: str, target: str) ->
     assert type(cast) is np.ndarray
     assert (cast.shape, cast.dtype) == ((), DTYPES[target].dtype)
     assert reference.cast.gives_arrays  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.0, 0.0, 0.1, np.nan])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "bool"])
+@pytest.mark.parametrize("rows", [1, 2**11 + 1])
+def test_a_large_array_is_filled_like_a_small_one(value: float, dtype: str, rows: int) -> None:
+    if np.dtype(dtype).kind != "f":
+        value = int(value == value and value != 0)
+    before = np.array(7).astype(dtype)
+    out = np.full((rows, 300), before)
+    assert (out.nbytes >= LARGE_FILL) == (rows > 1)
+    for part in (out, out.T, out[:, 1:], out[1:]):
+        part[...] = before
+        fill_array(part, value)
+        assert part.tobytes() == np.full(part.shape, value, dtype).tobytes()
+    out[...] = before
+    fill_array(out[:, 1:], value)
+    assert (out[:, 0] == before).all()

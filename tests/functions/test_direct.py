@@ -35,6 +35,17 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "fill": lambda x, y: x.fill_(0.1),
     "zero": lambda x, y: x[0].zero_(),
     "clamp": lambda x, y: x.clamp_(-0.5, 0.5),
+    "clamp from 0 on": lambda x, y: x.clamp_(min=0),
+    "clamp up to a number": lambda x, y: x.clamp_(max=1),
+    "clamp to nothing": lambda x, y: x.clamp_(1.0, -1.0),
+    "clamp to NaN": lambda x, y: x.clamp_(float("nan"), 1.0),
+    "clamp a transposed part": lambda x, y: x.t()[1:].clamp_(-0.5, 0.5),
+    **{
+        name: lambda x, y, name=name: getattr(x, f"{name}_")()
+        for name in ("neg", "abs", "sqrt", "square", "floor", "ceil", "trunc", "round")
+    },
+    "reciprocal": lambda x, y: x.reciprocal_(),
+    "round to decimals": lambda x, y: x.round_(decimals=1),
     "exp": lambda x, y: x.exp_(),
     "lerp": lambda x, y: x.lerp_(y, 0.1),
     "addcmul": lambda x, y: x.addcmul_(y, y, value=0.5),
@@ -54,8 +65,8 @@ def _backend(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def operands(dtype: str, rows: int = 4) -> tuple[Tensor, Tensor]:
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal((rows, 3)).astype(dtype) for _ in range(2))
-    x[0, 0], y[1, 1] = np.nan, 0.0
+    x, y = (3 * rng.standard_normal((rows, 3)).astype(dtype) for _ in range(2))
+    x[0], y[1, 1] = (np.nan, -0.0, np.inf), 0.0
     return tinytorch.from_numpy(x), tinytorch.from_numpy(y)
 
 
@@ -69,6 +80,10 @@ def test_like_the_ops(name: str, dtype: str, rows: int, monkeypatch: pytest.Monk
     WRITES[name](*expected)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+        is_nan = np.isnan(a.numpy())
+        np.testing.assert_array_equal(
+            np.signbit(a.numpy()) | is_nan, np.signbit(b.numpy()) | is_nan
+        )
 
 
 class Writes(Mode):

@@ -38,6 +38,7 @@ from tinytorch.backends.reference_movement import (
     copy,
     detach,
     expand,
+    fill_array,
     fold,
     permute,
     reshape,
@@ -70,7 +71,7 @@ LONG_SUM = 32  # of a product of int64, from which on to convert both operands p
 
 def full(*, shape: Shape, value: Any, dtype: DType) -> Array:
     out = np.empty(shape, dtype.dtype)
-    out.fill(bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
+    fill_array(out, bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
     return out
 
 

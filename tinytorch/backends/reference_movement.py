@@ -14,6 +14,7 @@ from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bit
 Dims = tuple[int, ...]
 
 BLOCK = 2**18  # bytes that a cache holds
+LARGE_FILL, FILL_BLOCK = 2**18, 2**14  # bytes
 
 
 @lru_cache(4096)
@@ -79,7 +80,7 @@ def fold(a: Array, *, length: int, step: int) -> Array:
     count, size = a.shape[-2:]
     part = a[..., 0, :] if count <= size else a[..., 0]
     out = np.empty_like(part, shape=(*a.shape[:-2], length))
-    out.fill(0)
+    fill_array(out, 0)
     # whatever the blocks, what meets at one place is added in the order of the windows
     for windows, sums in [(a, out)] if a.nbytes <= BLOCK else _blocks(a, out, step):
         last = windows.shape[-2] - 1
@@ -121,3 +122,20 @@ def cast(a: Array, *, dtype: DType) -> Array:
 
 
 cast.gives_arrays = True  # type: ignore[attr-defined]
+
+
+def fill_array(out: Array, value: Any) -> None:
+    """The same number everywhere. A large array takes copies of its first bytes, which NumPy makes
+    by whole vectors, where its own `fill` stores one number after the other."""
+    if out.nbytes < LARGE_FILL or not out.flags.c_contiguous:
+        out.fill(value)
+        return
+    flat = out.reshape(-1)
+    first = flat[: FILL_BLOCK // out.itemsize]
+    first.fill(value)
+    if not first.view(np.uint8).any():
+        flat.view(np.uint8).fill(0)
+        return
+    whole = flat.size // first.size * first.size
+    flat[:whole].reshape(-1, first.size)[1:] = first
+    flat[whole:] = first[: flat.size - whole]

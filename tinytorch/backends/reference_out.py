@@ -15,6 +15,7 @@ import numpy as np
 from tinytorch.backends import reference_special
 from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
 from tinytorch.backends.reference_elementwise import power
+from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
 
@@ -78,7 +79,7 @@ def _cast(a: Array, out: Array, *, dtype: DType) -> None:
 def _unslice(
     a: Array, out: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...]
 ) -> None:
-    out.fill(0)
+    fill_array(out, 0)
     np.copyto(slice_(out, bounds=bounds), a)
 
 
@@ -92,12 +93,12 @@ def _cumsum(a: Array, out: Array, *, dim: int) -> None:
 
 
 def _scatter_add(a: Array, index: Array, out: Array, *, length: int) -> None:
-    out.fill(0)
+    fill_array(out, 0)
     np.add.at(out, index, a)
 
 
 def _full(out: Array, *, shape: Shape, value: Any, dtype: DType) -> None:
-    out.fill(bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
+    fill_array(out, bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
 
 
 _UFUNCS: dict[str, Callable[..., Any]] = {

@@ -8,6 +8,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_device, conversion_target
+from tinytorch.backends.reference_movement import cast
 from tinytorch.dispatch import active_modes, apply, wrap
 from tinytorch.dtypes import (
     DType,
@@ -22,6 +23,7 @@ from tinytorch.dtypes import (
     int32,
     int64,
     is_dtype,
+    tensor_meta,
     uint8,
 )
 from tinytorch.functions.copies import copied
@@ -30,6 +32,9 @@ from tinytorch.state import STATE, ops_are_unseen
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
+
+
+SMALL = 2**16  # bytes
 
 
 def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
@@ -64,7 +69,19 @@ def converted(x: Tensor, dtype: Any) -> Tensor:
 
 
 def _converted(x: Tensor, dtype: DType) -> Tensor:
-    return x if dtype is x.meta.dtype else apply(ops.cast, x, dtype=dtype)
+    meta = x.meta
+    if dtype is meta.dtype:
+        return x
+    state = STATE.get()
+    if (
+        meta.nbytes <= SMALL  # of many a backend may have a faster kernel
+        and float16 not in (dtype, meta.dtype)  # and of these
+        and not (x._requires_grad and state.grad)
+        and ops_are_unseen(state)
+        and type(x._data) is np.ndarray
+    ):
+        return wrap(cast(x._data, dtype=dtype), tensor_meta(meta.shape, dtype))
+    return apply(ops.cast, x, dtype=dtype)
 
 
 @accepts_device

@@ -7,11 +7,13 @@ say what is wrong.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tinytorch.backends.reference_elementwise import silence
+from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dispatch import check_not_read_only, is_tensor
 from tinytorch.dtypes import Array, float32, float64, int64
 from tinytorch.functions.subscripts import BASIC, steps_back
@@ -21,18 +23,23 @@ from tinytorch.state import STATE, ops_are_unseen
 Tensor = Any
 
 _FLOATS = (float32, float64)
-_NUMBERS = (float, int)  # exactly these: a bool is another dtype
+_NUMBERS = frozenset((float, int))  # exactly these: a bool is another dtype
 _BLOCK = 2**16  # numbers: products of so many are still in the cache when they are added
 
 
-def is_unseen(x: Tensor, *others: Tensor) -> bool:
-    """Whether x may be written so; its memory must be writable, or that is an error."""
-    state = STATE.get()
-    if not ops_are_unseen(state) or type(x._data) is not np.ndarray:
+def is_unseen(x: Tensor, other: Tensor | None = None) -> bool:
+    """Whether x may be written so, with what is in `other`.
+
+    Raises:
+        AutogradError: x is a read-only view.
+    """
+    state, array = STATE.get(), x._data
+    if type(array) is not np.ndarray or not ops_are_unseen(state):
         return False
-    if state.grad and (x._requires_grad or any([t._requires_grad for t in others])):
+    if state.grad and (x._requires_grad or (other is not None and other._requires_grad)):
         return False
-    check_not_read_only(x._data)
+    if not array.flags.writeable:
+        check_not_read_only(array)
     return True
 
 
@@ -82,7 +89,33 @@ def copy(x: Tensor, source: Any) -> bool:
     """The values of a tensor of x's shape and dtype."""
     if not is_tensor(source) or source.meta is not x.meta or not is_unseen(x, source):
         return False
-    np.copyto(x._data, source._data)
+    x._data[...] = source._data
+    write_clock.write(x._data)
+    return True
+
+
+def unary(x: Tensor, ufunc: Any) -> bool:
+    """x = ufunc(x), for floats and a ufunc of which every backend has the same bits."""
+    if x.meta.dtype not in _FLOATS or not is_unseen(x):
+        return False
+    silence.run(ufunc, x._data, x._data)
+    write_clock.write(x._data)
+    return True
+
+
+def clip(x: Tensor, low: Any, high: Any) -> bool:
+    """x limited to [low, high], for floats and bounds that are numbers; None: no bound."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    # of two zeros NumPy's clip takes another than the ops, which ask for the larger
+    if 0 in bounds or not bounds or not _NUMBERS.issuperset(map(type, bounds)):
+        return False
+    if x.meta.dtype not in _FLOATS or not is_unseen(x):
+        return False
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    try:
+        silence.run(x._data.clip, low, high, x._data)
+    except OverflowError:  # a bound is not within the dtype
+        return False
     write_clock.write(x._data)
     return True
 
@@ -91,7 +124,7 @@ def fill(x: Tensor, value: Any) -> bool:
     """The same number everywhere, for floats."""
     if x.meta.dtype not in _FLOATS or type(value) not in _NUMBERS or not is_unseen(x):
         return False
-    x._data.fill(value)
+    fill_array(x._data, value)
     write_clock.write(x._data)
     return True
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dispatch import SCALAR_TYPES, apply, check_not_read_only, is_tensor, wrap, write
 from tinytorch.dtypes import bfloat16, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
@@ -49,14 +50,20 @@ Operand = Any  # a tensor, a NumPy array or a number
 Compute = Callable[..., "Tensor"]
 
 
-def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The method that replaces x by `function(x, ...)`: `exp_` from `exp`."""
+def in_place(function: Callable[..., Tensor], ufunc: Any = None) -> Callable[..., Tensor]:
+    """The method that replaces x by `function(x, ...)`: `exp_` from `exp`.
+
+    Args:
+        ufunc: NumPy's, where it has the function's bits on every backend.
+    """
     name = function.__name__
     published = FUNCTIONS.get(name)  # which is replayed, perhaps
     if published is not None and inspect.unwrap(published) is function:
         function = published
 
     def method(x: Tensor, *args: Any, **options: Any) -> Tensor:
+        if ufunc is not None and not args and not options and direct.unary(x, ufunc):
+            return x
         if records(x, *args, *options.values()):
             rebind(x, name, function, *args, **options)
             return x
@@ -149,7 +156,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         rebind(x, "fill", _filled, value)
     elif no_mode_active() and x.dtype is not bfloat16:
         check_not_read_only(x._data)
-        x._data.fill(value)
+        fill_array(x._data, value)
         write_clock.write(x._data)
     else:
         write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
@@ -178,7 +185,7 @@ def clamp_(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     Raises:
         ValueError: neither bound is given.
     """
-    return _clip(x, min, max)
+    return x if direct.clip(x, min, max) else _clip(x, min, max)
 
 
 _masked_fill = in_place(scattering.masked_fill)
@@ -190,14 +197,15 @@ bitwise_and_, bitwise_or_ = in_place(bitwise.bitwise_and), in_place(bitwise.bitw
 bitwise_xor_, bitwise_not_ = in_place(bitwise.bitwise_xor), in_place(bitwise.bitwise_not)
 bitwise_left_shift_ = in_place(bitwise.bitwise_left_shift)
 bitwise_right_shift_ = in_place(bitwise.bitwise_right_shift)
-exp_, log_, sqrt_ = in_place(elementwise.exp), in_place(elementwise.log), in_place(elementwise.sqrt)
-rsqrt_, square_ = in_place(elementwise.rsqrt), in_place(elementwise.square)
-neg_, abs_, sign_ = in_place(elementwise.neg), in_place(elementwise.abs), in_place(elementwise.sign)
-floor_, ceil_ = in_place(elementwise.floor), in_place(elementwise.ceil)
-round_, trunc_ = in_place(elementwise.round), in_place(elementwise.trunc)
+exp_, log_ = in_place(elementwise.exp), in_place(elementwise.log)
+sqrt_, rsqrt_ = in_place(elementwise.sqrt, np.sqrt), in_place(elementwise.rsqrt)
+square_, sign_ = in_place(elementwise.square, np.square), in_place(elementwise.sign)
+neg_, abs_ = in_place(elementwise.neg, np.negative), in_place(elementwise.abs, np.absolute)
+floor_, ceil_ = in_place(elementwise.floor, np.floor), in_place(elementwise.ceil, np.ceil)
+round_, trunc_ = in_place(elementwise.round, np.rint), in_place(elementwise.trunc, np.trunc)
 sin_, cos_, tan_ = in_place(elementwise.sin), in_place(elementwise.cos), in_place(mathematics.tan)
 tanh_, sigmoid_ = in_place(elementwise.tanh), in_place(elementwise.sigmoid)
-relu_, reciprocal_ = in_place(elementwise.relu), in_place(elementwise.reciprocal)
+relu_, reciprocal_ = in_place(elementwise.relu), in_place(elementwise.reciprocal, np.reciprocal)
 logical_not_, erf_ = in_place(elementwise.logical_not), in_place(elementwise.erf)
 nan_to_num_ = in_place(mathematics.nan_to_num)
 tril_, triu_ = in_place(diagonals.tril), in_place(diagonals.triu)
