@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.rows.order import number_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous
@@ -97,31 +98,64 @@ def _at_most(a: Any, b: Any) -> Any:
     return a <= b
 
 
-def _running(is_as_good: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
-    """The index of the best element so far: of equal ones, and of NaN, the last."""
+@kernel(fastmath=EXACT, force_inline=True)
+def _key(number: Any) -> Any:
+    return number_key(number, 0)
 
-    @kernel(fastmath=EXACT, force_inline=True)
-    def better(value: Any, at: int, best: Any, place: int) -> Any:
-        wins = is_as_good(value, best) | (value != value)  # no branch: it could not be foretold
-        return value if wins else best, at if wins else place
+
+@kernel(fastmath=EXACT, force_inline=True)
+def _key_of_negative(number: Any) -> Any:
+    return number_key(-number, 0)
+
+
+@kernel(force_inline=True)
+def _same(number: int) -> int:
+    return number
+
+
+@kernel(force_inline=True)
+def _turned(number: int) -> int:
+    return ~number
+
+
+def _running(
+    is_as_good: Callable[[Any, Any], Any], key_of: Callable[[Any], int]
+) -> tuple[Kernel, Kernel]:
+    """The index of the best element so far: of equal ones, and of NaN, the last.
+
+    Args:
+        key_of: an int64 for an element, the larger the better; the largest for NaN.
+    """
+
+    @kernel(force_inline=True)
+    def better(key: int, at: int, best: int, place: int) -> Any:
+        return max(key, best), at if key >= best else place
 
     @kernel(fastmath=EXACT)
     def rows(x: Array, out: Array) -> None:
+        """Some rows at once by keys, which are compared in a cycle, where floats take several."""
         count, n = x.shape
         whole = count // TOGETHER * TOGETHER
+        keys = np.empty((min(whole, TOGETHER), n), np.int64)
         for i in range(0, whole, TOGETHER):
-            first, second, third, fourth = x[i, 0], x[i + 1, 0], x[i + 2, 0], x[i + 3, 0]
+            for k in range(TOGETHER):
+                row, line = x[i + k], keys[k]
+                for j in range(n):
+                    line[j] = key_of(row[j])
+            x0, x1, x2, x3 = keys[0], keys[1], keys[2], keys[3]
+            out0, out1, out2, out3 = out[i], out[i + 1], out[i + 2], out[i + 3]
+            first, second, third, fourth = x0[0], x1[0], x2[0], x3[0]
             a, b, c, d = 0, 0, 0, 0
             for j in range(n):
-                first, a = better(x[i, j], j, first, a)
-                second, b = better(x[i + 1, j], j, second, b)
-                third, c = better(x[i + 2, j], j, third, c)
-                fourth, d = better(x[i + 3, j], j, fourth, d)
-                out[i, j], out[i + 1, j], out[i + 2, j], out[i + 3, j] = a, b, c, d
+                first, a = better(x0[j], j, first, a)
+                second, b = better(x1[j], j, second, b)
+                third, c = better(x2[j], j, third, c)
+                fourth, d = better(x3[j], j, fourth, d)
+                out0[j], out1[j], out2[j], out3[j] = a, b, c, d
         for i in range(whole, count):
-            first, a = x[i, 0], 0
+            first, a = key_of(x[i, 0]), 0
             for j in range(n):
-                first, a = better(x[i, j], j, first, a)
+                first, a = better(key_of(x[i, j]), j, first, a)
                 out[i, j] = a
 
     @kernel(fastmath=EXACT)
@@ -143,25 +177,30 @@ def _running(is_as_good: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
 KERNELS = {
     "cumsum": _scan(_plus, 0.0),
     "cumprod": _scan(_times, 1.0),
-    "running_argmax": _running(_at_least),
-    "running_argmin": _running(_at_most),
+    "running_argmax": _running(_at_least, _key),
+    "running_argmin": _running(_at_most, _key_of_negative),
 }
 """Of rows, x (outer, length), and of columns, x (outer, length, inner)."""
 
 _cumsum, _cumprod = _along(*KERNELS["cumsum"]), _along(*KERNELS["cumprod"])
 _cumsum_of_integers, _cumprod_of_integers = _along(*_scan(_plus, 0)), _along(*_scan(_times, 1))
-_running_argmax = _along(*KERNELS["running_argmax"], np.dtype(np.int64))
-_running_argmin = _along(*KERNELS["running_argmin"], np.dtype(np.int64))
+_best = {
+    "f": [_along(*KERNELS[f"running_arg{m}"], np.dtype(np.int64)) for m in ("max", "min")],
+    "i": [
+        _along(*_running(*functions), np.dtype(np.int64))
+        for functions in ((_at_least, _same), (_at_most, _turned))
+    ],
+}
 
 
 def running_argmax(a: Array, *, dim: int) -> Array:
     """The index of the largest element up to each along `dim`, the last of equal ones, as int64."""
-    return _running_argmax(a, dim=dim)
+    return _best[a.dtype.kind][0](a, dim=dim)
 
 
 def running_argmin(a: Array, *, dim: int) -> Array:
     """The index of the smallest element up to each along `dim`, the last of equal ones."""
-    return _running_argmin(a, dim=dim)
+    return _best[a.dtype.kind][1](a, dim=dim)
 
 
 def cumsum(a: Array, *, dim: int) -> Array:
