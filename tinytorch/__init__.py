@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import (
@@ -153,7 +154,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"tinytorch.{name}")
     if name in _LAZY_NAMES:
         return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-    return _absent.name_of("torch", name)
+    found = _absent.name_of("torch", name)
+    if isinstance(found, _ModuleType):  # as an import leaves it: `linalg` is not looked for again
+        globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -213,3 +213,10 @@ def test_layers_of_the_users_ask_for_the_fans_of_a_weight():
     assert _calculate_correct_fan(weight, "fan_out") == 24
     with pytest.raises(ValueError, match="not 'fan'"):
         tinytorch.nn.init._calculate_correct_fan(weight, "fan")
+
+
+def test_a_module_is_looked_for_once(monkeypatch):
+    monkeypatch.delitem(vars(tinytorch), "linalg", raising=False)
+    found = tinytorch.linalg
+    monkeypatch.setattr(tinytorch.absent, "name_of", lambda *names: pytest.fail(f"{names}"))
+    assert tinytorch.linalg is found

@@ -154,6 +154,16 @@ def test_scans(name: str, dtype: str, rng: Any) -> None:
             same(kernel(a), getattr(scans, name)(a, dim=dim))
 
 
+@pytest.mark.parametrize("dtype", TYPES[:2])
+def test_cross(dtype: str, rng: Any) -> None:
+    for shape, dim in [((5, 3), 1), ((3, 5), 0), ((2, 3, 4), 1), ((3,), 0)]:
+        a, b = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+        kernel = small.along(plan_of("cross", a, b, dim=dim))
+        assert kernel
+        for x, y in zip(layouts(a), layouts(b), strict=True):
+            same(kernel(x, y), reference.cross(a, b, dim=dim))
+
+
 def test_whether_indices_are_in_range() -> None:
     for values in ([0, 4], [-1, 4], [0, 5], [2**63 - 1], [-(2**63)], []):
         index = np.array(values, np.int64)

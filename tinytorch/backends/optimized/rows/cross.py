@@ -35,7 +35,10 @@ def _cross_columns(a: Array, b: Array, out: Array) -> None:
                 row[j] = a1[j] * b2[j] - a2[j] * b1[j]
 
 
-_run_rows, _run_columns = (shared(f, "a[:], b[:], out[:]") for f in (_cross_rows, _cross_columns))
+KERNELS = _cross_rows, _cross_columns
+"""Of rows (n, 3), and of columns (outer, 3, inner)."""
+
+_run_rows, _run_columns = (shared(f, "a[:], b[:], out[:]") for f in KERNELS)
 
 
 def cross(a: Array, b: Array, *, dim: int) -> Array:

@@ -19,7 +19,7 @@ from numba.np.numpy_support import from_dtype
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.elementwise.logarithms import log
 from tinytorch.backends.optimized.elementwise.math import EXACT, exp, exp_of_negative
-from tinytorch.backends.optimized.rows import embedding, scans, selection, softmax
+from tinytorch.backends.optimized.rows import cross, embedding, scans, selection, softmax
 from tinytorch.backends.optimized.rows.order import number_key
 from tinytorch.backends.optimized.rows.reductions import KERNELS
 from tinytorch.dtypes import Array, Shape, TensorMeta
@@ -414,6 +414,7 @@ def _softmax_columns_backward(is_log: bool) -> Any:
 
 ALONG: dict[str, tuple[Any, Any]] = {
     **scans.KERNELS,
+    "cross": cross.KERNELS,
     "softmax": (softmax.KERNELS["softmax"], _softmax_columns(False)),
     "log_softmax": (softmax.KERNELS["log_softmax"], _softmax_columns(True)),
     "softmax_backward": (softmax.KERNELS["softmax_backward"], _softmax_columns_backward(False)),
@@ -450,7 +451,7 @@ def _along_entry(name: str, is_rows: bool, *dtypes: np.dtype[Any]) -> Callable[.
 
 
 def along(plan: Plan) -> Kernel | None:
-    """What is in `ALONG`: see `softmax` and `scans`."""
+    """What is in `ALONG`: see `softmax`, `scans` and `cross`."""
     (x, *_), dtypes = plan.operands, _dtypes(plan)
     if not is_small(plan) or len(set(dtypes)) > 1 or dtypes[0] not in FLOATS:
         return None
