@@ -219,7 +219,7 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_556,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_797,
+    "tinytorch/backends": 2_815,
     "tinytorch/backends/optimized": 11_082,
     "tinytorch/jit": 2_074,
     "tinytorch/graph": 4_537,
