@@ -11,12 +11,14 @@ algorithms", ASPLOS 1991.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
 
@@ -65,9 +67,24 @@ def _reverse(x: Array, out: Array) -> None:
             reversed_row[j] = row[last - j]  # counts from the end: no vector code
 
 
+@kernel
+def _exchange(x: Array, out: Array) -> None:
+    """x (batch, q, r, n) into out (batch, r, q, n)."""
+    for b in range(np.uint64(x.shape[0])):  # unsigned: see `_reverse`
+        for r in range(np.uint64(x.shape[2])):
+            for q in range(np.uint64(x.shape[1])):
+                row, target = x[b, q, r], out[b, r, q]
+                for i in range(np.uint64(row.size)):
+                    target[i] = row[i]
+
+
 def _by_strides(x: Array) -> tuple[int, ...]:
     """The order of dimensions in which strides descend."""
-    return tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
+    return _descending(x.strides)
+
+
+def _descending(strides: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
 
 def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
@@ -125,6 +142,38 @@ def pays_by_tiles(x: Array) -> bool:
     return is_turned and not turned.strides[-2] % SHARING
 
 
+def exchanged_rows(x: Array) -> Array | None:
+    """The memory of a large array as (batch, q, r, n), if x is (batch, r, q, n) of it.
+
+    Each of these may be several dimensions of x. So are heads, (batch, heads, time, width) of
+    (batch, time, heads, width): NumPy copies a row of n at a time and looks around after each.
+    """
+    if x.nbytes < buffers.POOLED_FROM or x.itemsize not in _UNSIGNED or x.shape[-1] == 1:
+        return None
+    found = _exchange_of(x.shape, x.strides)
+    if found is None:
+        return None
+    order, sizes = found
+    ordered = x.transpose(order)
+    return ordered.reshape(sizes) if ordered.flags.c_contiguous else None
+
+
+@lru_cache(1024)
+def _exchange_of(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, Shape] | None:
+    """The order of dimensions in which strides descend, and (batch, q, r, n), if that order differs
+    from theirs by an exchange of two neighbours, or of two groups of them."""
+    order = _descending(strides)
+    moved = [d for d, other in enumerate(order) if d != other]
+    if not moved or moved[-1] == len(shape) - 1:
+        return None
+    first, last = moved[0], moved[-1] + 1
+    split = order[first]
+    if order[first:last] != (*range(split, last), *range(first, split)):
+        return None
+    parts = shape[:first], shape[split:last], shape[first:split], shape[last:]
+    return order, tuple(map(math.prod, parts))
+
+
 def in_order(x: Array) -> Array:
     """`x` itself if it is C-contiguous and aligned, as `FlatArray` takes it, otherwise a copy."""
     if not x.flags.aligned:
@@ -140,6 +189,9 @@ def contiguous(x: Array) -> Array:
     if x.nbytes >= buffers.POOLED_FROM and not x.strides[-1] and 1 < x.shape[-1] <= MOST_COPIES:
         return np.repeat(x[..., 0], x.shape[-1], -1).reshape(x.shape)
     if not pays_by_tiles(x):
+        heads = exchanged_rows(x)
+        if heads is not None:
+            return _rows_exchanged(heads).reshape(x.shape)
         rows = _reversed_rows(x)
         if rows is not None:
             return _turned_back(rows).reshape(x.shape)
@@ -172,4 +224,10 @@ def _reversed_rows(x: Array) -> Array | None:
 def _turned_back(rows: Array) -> Array:
     out, bits = buffers.empty(rows.shape, rows.dtype), _UNSIGNED[rows.itemsize]
     _reverse(rows.view(bits), out.view(bits))
+    return out
+
+
+def _rows_exchanged(x: Array) -> Array:
+    out, bits = buffers.empty(x.swapaxes(1, 2).shape, x.dtype), _UNSIGNED[x.itemsize]
+    _exchange(x.view(bits), out.view(bits))
     return out
