@@ -10,11 +10,13 @@ import pytest
 import torch
 
 import tinytorch
+from tinytorch import ops
 from tinytorch.autograd import grad, slices
 from tinytorch.backends import reference
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.replay import replayed
 from tinytorch.replay.function import HOT
+from tinytorch.state import current_backend
 
 
 def _halves(x: Any) -> Any:
@@ -104,6 +106,23 @@ def test_large_tensors_cut_along_each_dimension(
         )
         np.testing.assert_array_equal(found.numpy(), whole)
         assert found.is_contiguous()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_large_tensors_cut_in_a_program(dim: int, backend: str, rng: np.random.Generator) -> None:
+    """Narrow pieces are turned there, too: parts of `cat` are as wide as the tensor."""
+    whole = rng.standard_normal((200, 300))
+    seeds = [tinytorch.from_numpy(w.copy()) for w in np.moveaxis(whole, dim, 0)]
+    x = tinytorch.zeros(200, 300, dtype="float64", requires_grad=True)
+    with tinytorch.using_backend(backend):
+        for _ in range(2 * HOT):
+            (found,) = grad(tinytorch.unbind(x, dim), [x], seeds)
+        kernels = current_backend().kernels
+    np.testing.assert_array_equal(found.numpy(), whole)
+    assert found.is_contiguous()
+    joins = {plan.operands for plan in kernels if plan.op is ops.cat and len(plan.operands) > 100}
+    assert {parts[0].shape for parts in joins} <= {(1, 300), (1, 200)}
 
 
 def _places(parts: list[Any], dim: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.dispatch import Mode, apply
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.replay import NotReplayable, function as replaying, keep, make_program, replayed
-from tinytorch.replay.gradients import Several
+from tinytorch.replay.gradients import Several, _Parts
 from tinytorch.state import current_backend
 from tinytorch.tensor import Tensor
 
@@ -447,3 +447,9 @@ def test_errors_are_those_of_the_function(hot: None) -> None:
         lopsided(x)
     with pytest.raises((TypeError, AttributeError)):
         lopsided([1.0], "x")
+
+
+def test_gradients_of_many_results_are_gathered_without_a_copy_for_each() -> None:
+    first, second = _Parts({0: "g"}), _Parts({1: "h"})
+    both = first + second
+    assert both is first and both == {0: "g", 1: "h"}

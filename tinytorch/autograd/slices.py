@@ -15,7 +15,7 @@ from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
 from tinytorch.functions.copies import LARGE
-from tinytorch.functions.movement import cat, unslice
+from tinytorch.functions.movement import cat, transpose, unslice
 from tinytorch.history import Record
 from tinytorch.state import STATE, is_recording, no_mode_active
 
@@ -87,8 +87,8 @@ def _side_by_side(parts: list[Part]) -> Tensor | None:
         end += g.meta.shape[cut]
     pieces = [g for _, g in placed]
     has_long_rows = placed[0][1].meta.nbytes >= LINE * math.prod(shape[:cut])
-    if has_long_rows or meta.nbytes < LARGE or not no_mode_active():
+    if has_long_rows or meta.nbytes < LARGE:
         return cat(pieces, cut)
     # a few elements of each row at a time would take as many walks through all of the memory
-    rows = np.concatenate([g._data.swapaxes(0, cut) for g in pieces])
-    return apply(ops.copy, wrap(rows.swapaxes(0, cut), meta))
+    rows = cat([transpose(g, 0, cut) for g in pieces], 0)
+    return apply(ops.copy, transpose(rows, 0, cut))
