@@ -75,6 +75,21 @@ def test_derivatives(check_twice, rng):
     check_twice(lambda x: F.dropout(x**3, 0.4, generator=Generator(0)), rng.standard_normal((4, 5)))
 
 
+@pytest.mark.parametrize("name", ["dropout", "dropout2d"])
+def test_often_repeated_calls_drop_what_one_call_drops(name, rng):
+    values, results = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), {}
+    for backend in ("numpy", "optimized"):
+        generator, found = Generator(7), results.setdefault(backend, [])
+        with tinytorch.using_backend(backend):
+            for p in [0.25] * 9 + [0.75] * 9:
+                x = tinytorch.tensor(values, requires_grad=True)
+                out = getattr(F, name)(x, p, generator=generator)
+                (out * out).sum().backward()
+                found.append((out.tolist(), x.grad.tolist()))
+    assert results["numpy"] == results["optimized"]
+    assert results["numpy"][0] != results["numpy"][1]
+
+
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
 def test_p_must_be_a_probability(p):
     with pytest.raises(ValueError, match=f"dropout: p must be from 0 to 1, not {p}"):
