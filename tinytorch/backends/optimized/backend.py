@@ -44,6 +44,7 @@ from tinytorch.backends.optimized.rows import (
     scans,
     selection,
     small,
+    small_order,
     softmax,
     uniform,
 )
@@ -378,6 +379,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     **dict.fromkeys(small.ALONG, small.along),
     **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
     "partial_argsort": small.partial_argsort,
+    "argsort": small_order.argsort,
     "gather": small.gather,
     "scatter": small.scatter,
     "take": small.take,

@@ -11,7 +11,14 @@ import pytest
 from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.optimized import OptimizedBackend
-from tinytorch.backends.optimized.rows import embedding, scans, selection, small, softmax
+from tinytorch.backends.optimized.rows import (
+    embedding,
+    scans,
+    selection,
+    small,
+    small_order,
+    softmax,
+)
 from tinytorch.dtypes import meta_of_array
 
 TYPES = ["float32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("float64", "int64"))]
@@ -111,6 +118,19 @@ def test_the_first_in_order(dtype: str, rng: Any) -> None:
         params = {"dim": len(shape) - 1, "descending": True, "start": 0, "length": length}
         plan = plan_of("partial_argsort", np.zeros(shape, dtype), **params)
         assert small.partial_argsort(plan) is None
+
+
+@pytest.mark.parametrize("dtype", TYPES[:2])
+def test_all_in_order(dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, _ = drawn(rng, dtype)
+        params = {"dim": x.ndim - 1, "descending": bool(rng.integers(2))}
+        for a in layouts(x):
+            kernel = small_order.argsort(plan_of("argsort", a, **params))
+            assert kernel
+            same(kernel(a), reference.argsort(x, **params))
+    across = plan_of("argsort", np.zeros((3, 4), dtype), dim=0, descending=False)
+    assert small_order.argsort(across) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES[:2])

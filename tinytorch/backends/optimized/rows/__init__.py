@@ -18,4 +18,5 @@ scans           running sums
 extremes        where the largest and the smallest are, across memory
 uniform         random numbers
 small           gathers, softmax and where extremes are, for small arrays of one shape
+small_order     indices that sort such arrays
 """

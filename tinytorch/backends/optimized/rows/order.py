@@ -20,13 +20,13 @@ from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
 
-_LOW = 0xFFFFFFFF
+LOW = 0xFFFFFFFF
 _BITS = 63  # of an int64, but for its sign
 _SINGLE, _DOUBLE, _INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 
 
 @kernel(fastmath=EXACT)
-def _pack_numbers(x: Array, out: Array, mask: int) -> None:
+def pack_numbers(x: Array, out: Array, mask: int) -> None:
     """(key << 32) + index, of float32 with NaN as the largest; `mask` -1 turns the order."""
     largest = np.int64(0x7FFFFFFF)
     for i in range(x.shape[0]):
@@ -56,7 +56,7 @@ def _pack_distances(x: Array, out: Array, end: int, descending: bool, bits: int)
 
 
 @kernel
-def _unpack(packed: Array, low: int) -> None:
+def unpack(packed: Array, low: int) -> None:
     """The indices, in place: the bits of `low`."""
     flat = packed.reshape(-1)
     for i in range(flat.size):
@@ -72,7 +72,7 @@ def number_key(number: Any, mask: int) -> Any:
 
 
 @kernel(fastmath=EXACT)
-def _pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
+def pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
     """The upper bits of the key, and the index in the lower `bits`."""
     for i in range(x.shape[0]):
         row, packed = x[i], out[i]
@@ -122,7 +122,7 @@ def _reverse(indices: Array) -> None:
 
 
 @kernel(fastmath=EXACT)
-def _unpack_doubles(x: Array, packed: Array, mask: int, bits: int) -> None:
+def unpack_doubles(x: Array, packed: Array, mask: int, bits: int) -> None:
     """The indices, in place; those of equal upper bits in the order of all bits."""
     low = (np.int64(1) << bits) - np.int64(1)
     for i in range(x.shape[0]):
@@ -170,14 +170,14 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
     is_narrow = a.dtype.kind != "f" and a.dtype.itemsize <= 4
     if a.dtype is _SINGLE or is_narrow:
         order = buffers.empty(rows.shape, _INT64)
-        (_pack_integers if is_narrow else _pack_numbers)(rows, order, -1 if descending else 0)
+        (_pack_integers if is_narrow else pack_numbers)(rows, order, -1 if descending else 0)
         order.sort(axis=-1)
-        _unpack(order, _LOW)
+        unpack(order, LOW)
     elif a.dtype is _DOUBLE:
         order, bits = buffers.empty(rows.shape, _INT64), rows.shape[-1].bit_length()
-        _pack_doubles(rows, order, -1 if descending else 0, bits)
+        pack_doubles(rows, order, -1 if descending else 0, bits)
         order.sort(axis=-1)
-        _unpack_doubles(rows, order, -1 if descending else 0, bits)
+        unpack_doubles(rows, order, -1 if descending else 0, bits)
     else:
         order = _of_integers(rows, descending)
     return from_rows(order, a.shape, dim)
@@ -193,5 +193,5 @@ def _of_integers(rows: Array, descending: bool) -> Array:
     order = buffers.empty(rows.shape, _INT64)
     _pack_distances(rows, order, most if descending else least, descending, bits)
     order.sort(axis=-1)
-    _unpack(order, (1 << bits) - 1)
+    unpack(order, (1 << bits) - 1)
     return order
