@@ -9,7 +9,9 @@ from hypothesis import given, strategies as st
 
 import tinytorch
 from tests.torch_compare import assert_like_torch
+from tinytorch.dispatch import Mode
 from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.functions import subscripts
 from tinytorch.history import Record
 from tinytorch.tensor import Tensor
 
@@ -329,6 +331,57 @@ def test_indices_among_whole_dimensions(index, backend, monkeypatch, rng):
                 nearest = tuple(i + 9 if isinstance(i, tinytorch.Tensor) else i for i in entries)
                 with pytest.raises(IndexError, match="out of range for dimension"):
                     leaf[nearest]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        ([1, -1], [2, 0]),
+        ([[1, -1]], [[2], [0], [-3]]),  # broadcast
+        (2, [0, 1]),
+        (-1, 1),
+        ([], []),
+        ([0, 3], [0, 1]),  # out of range
+        ([0, 1], [0, 1, 2]),  # which do not broadcast
+    ],
+)
+def test_elements_without_ops_are_those_of_the_ops(index, backend, monkeypatch):
+    """x[i, j] is picked by NumPy where nothing is recorded and the index is small."""
+    entries = [tinytorch.tensor(i, dtype="int64") for i in index]
+    x = tinytorch.tensor(np.arange(12.0).reshape(3, 4))
+    for y in (x, x.T.contiguous().T, x > 5, x.to("bfloat16")):
+        found = []
+        for few in (2**16, -1):
+            monkeypatch.setattr(subscripts, "_FEW", few)
+            with tinytorch.using_backend(backend):
+                try:
+                    picked = y[tuple(entries)]
+                    assert picked.is_contiguous() and type(picked._data) is np.ndarray
+                    found.append((picked.meta, picked.tolist()))
+                except (IndexError, ShapeError) as error:
+                    found.append((type(error), str(error)))
+        assert found[0] == found[1]
+
+
+class Names(Mode):
+    """The names of the ops that it sees."""
+
+    def __init__(self):
+        self.names = []
+
+    def run(self, op, inputs, params, plan):
+        self.names.append(op.name)
+        return self.below(op, inputs, params, plan)
+
+
+def test_elements_are_picked_by_an_op_where_one_is_seen():
+    x, i = tinytorch.tensor(X[0], requires_grad=True), tinytorch.tensor([0, 1])
+    with tinytorch.using_backend("numpy"):
+        assert x[i, i].requires_grad and not x.detach()[i, i].requires_grad
+        with Names() as seen:
+            _ = x.detach()[i, i]
+    assert "take" in seen.names
 
 
 def test_a_range_is_an_index_as_in_pytorch():

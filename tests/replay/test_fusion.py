@@ -144,3 +144,5 @@ def test_on_large_arrays_what_is_heavy_is_not_run_twice() -> None:
             lambda x: x[:2] * 2.0,
         ):
             make_program(light, backend, (x,), {}, True)
+        i = tinytorch.tensor([0, 1])  # of whole numbers, but few
+        make_program(lambda x, i: x[i + 1, i * 2], backend, (x, i), {}, True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _WHOLE = slice(None)
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 _BOUNDS = frozenset((int, type(None)))
+_FEW = 2**16  # bytes of an index
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
@@ -57,7 +58,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     elif len(entries) <= x.meta.ndim and all(map(_is_whole_or_at, entries)):
         found: Tensor
         if slice not in map(type, entries):
-            found = _at_first(x, *entries)
+            elements = _elements(x, entries) if len(entries) == x.meta.ndim > 1 else None
+            found = _at_first(x, *entries) if elements is None else elements
         else:
             dims = tuple([dim for dim, entry in enumerate(entries) if type(entry) is not slice])
             found = _at(x, dims, [entries[dim] for dim in dims])
@@ -87,6 +89,21 @@ def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
     except (IndexError, TypeError, ValueError):
         return None
     return wrap(part, tensor_meta(part.shape, x.meta.dtype))
+
+
+def _elements(x: Tensor, indices: Sequence[Tensor]) -> Tensor | None:
+    """x[i, j], one index for each dimension, by NumPy alone, where nobody would see the ops; None
+    where somebody would, or there is an error to explain."""
+    state = STATE.get()
+    if (x._requires_grad and state.grad) or not ops_are_unseen(state):
+        return None
+    if indices[0].meta.nbytes > _FEW:  # of many a backend's kernels read what is there in less time
+        return None
+    try:
+        picked = x._data[tuple([index._data for index in indices])]
+    except IndexError:
+        return None
+    return wrap(np.asarray(picked, order="C"), tensor_meta(picked.shape, x.meta.dtype))
 
 
 def steps_back(entry: Any) -> bool:

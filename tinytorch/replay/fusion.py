@@ -92,14 +92,15 @@ def is_light(steps: Iterable[Step], fusible: frozenset[str]) -> bool:
         step.plan.op.view
         or step.plan.op.kind in ("reduction", "creation")
         or can_fuse(step, fusible)
-        or _reads_little(step)
+        or _is_small(step)
         for step in steps
     )
 
 
-def _reads_little(step: Step) -> bool:
-    """Whether a step picks a few elements, however many there are."""
-    return step.plan.op in _PICKING and step.plan.meta.nbytes <= LARGEST
+def _is_small(step: Step) -> bool:
+    """Whether a step computes few elements, or picks a few, however many there are."""
+    reads_little = step.plan.op.kind == "elementwise" or step.plan.op in _PICKING
+    return reads_little and step.plan.meta.nbytes <= LARGEST
 
 
 def _is_real(operand: Any) -> bool:
