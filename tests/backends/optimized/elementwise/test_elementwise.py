@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from tinytorch import from_numpy, ops, using_backend
 from tinytorch.backends.optimized.elementwise import specialized
 from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
-from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows
+from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows, without_repeats
 from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.dispatch import apply
 from tinytorch.jit import buffers, threads
@@ -297,6 +297,25 @@ def test_what_broadcasts_to_turned_arrays_is_walked_along_memory(axes, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "shapes", [((8, 1, 300), (8, 40, 1)), ((1, 40, 1), (8, 1, 300)), ((40, 1), (300,))]
+)
+def test_what_is_expanded_broadcasts_without_a_copy(shapes, rng):
+    """The gradient of a mean over time by a mask: an expanded view, by a column."""
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    out = np.broadcast_shapes(*shapes)
+    views = [np.broadcast_to(a, out), np.broadcast_to(b, out)]
+    for operands in ([views[0], b], [a, views[1]]):
+        found = compile_elementwise(lambda x, y, z: x * y + z)(*operands, 2.0)
+        np.testing.assert_array_equal(found, a * b + np.float32(2))
+        assert found.shape == out and found.flags.writeable
+        cut = without_repeats([*operands, 2.0], out)
+        assert [np.shape(x) for x in cut] == [*shapes, ()]
+    assert without_repeats([*views, 2.0], out) is not None
+    assert without_repeats([views[0], 2.0], out) is None  # the repeats make the shape
+    assert without_repeats([a, b], out) is None
+
+
 def test_rows_of_larger_arrays_on_several_threads(monkeypatch, rng):
     monkeypatch.setattr(buffers, "POOLED_FROM", 64)
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

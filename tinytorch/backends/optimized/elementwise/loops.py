@@ -37,6 +37,7 @@ from tinytorch.backends.optimized.elementwise.nest import (
     kind_of,
     memory_of,
     steps_of_rows,
+    without_repeats,
 )
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
@@ -163,6 +164,10 @@ class Loops:
         self.loop(nested_source, kinds)
 
         def run(*operands: Any) -> Array:
+            once = without_repeats(operands, shape)
+            if once is not None:
+                key = tuple([x.shape if isinstance(x, np.ndarray) else None for x in once])
+                return (self.plans.get(key) or self.plan(key))(*once)
             flat = [
                 x if k == "s" else contiguous(x).reshape(-1)
                 for x, k in zip(operands, kinds, strict=True)

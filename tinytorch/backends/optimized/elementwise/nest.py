@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +65,26 @@ class Nest:
             self.kinds += "v" if groups[2][1][array] else "r"
             array += 1
         self.geometry = np.array(geometry, np.int64)
+
+
+def without_repeats(operands: Sequence[Any], out: Shape) -> list[Any] | None:
+    """The operands without the repeats of those that are expanded, as they still broadcast to `out`
+    and need no copy; None where none is expanded, or the repeats make the shape."""
+    cuts = _cuts(out, tuple([(x.shape, x.strides) for x in operands if isinstance(x, np.ndarray)]))
+    if cuts is None:
+        return None
+    left = iter(cuts)
+    return [x[next(left)] if isinstance(x, np.ndarray) else x for x in operands]
+
+
+@lru_cache(1024)
+def _cuts(out: Shape, arrays: tuple[tuple[Shape, Shape], ...]) -> list[tuple[slice, ...]] | None:
+    """What takes from an array, given as its shape and strides, the first of what it repeats."""
+    repeats = [[n > 1 and not step for n, step in zip(*x, strict=True)] for x in arrays]
+    once = [np.where(which, 1, x[0]) for which, x in zip(repeats, arrays, strict=True)]
+    if not any(map(any, repeats)) or np.broadcast_shapes(*map(tuple, once)) != out:
+        return None
+    return [tuple([slice(1) if is_repeated else slice(None) for is_repeated in x]) for x in repeats]
 
 
 def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
