@@ -119,6 +119,15 @@ def test_of_equal_adaptive_maxima_the_first_takes_the_gradient(traced):
     assert g.tolist()[0][0] == [[1.0, 0.0, 1.0, 0.0], [0.0] * 4] * 2
 
 
+def test_the_mean_of_whole_images_is_one_sum(rng):
+    x = tinytorch.from_numpy(rng.standard_normal((2, 3, 5, 4)).astype(np.float32))
+    graph = str(trace(lambda x: F.adaptive_avg_pool2d(x, 1), x).graph)
+    assert graph.count("sum(") == 1, graph
+    whole = tinytorch.ones(2, 3, 1, 1)
+    F.adaptive_avg_pool2d(whole, 1).zero_()
+    assert whole.sum().item() == 6  # the result is no view
+
+
 def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):
     x = rng.standard_normal((1, 2, 7, 5))
     x[0, 0, 0, 0], x[0, 1, 6, 4] = np.inf, np.nan

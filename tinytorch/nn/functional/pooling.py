@@ -273,7 +273,10 @@ def adaptive_avg_pool2d(x: Tensor, output_size: int | Sequence[int | None]) -> T
     >>> adaptive_avg_pool2d(tinytorch.ones(2, 3, 7, 5), (2, None)).shape
     (2, 3, 2, 5)
     """
-    for dim, size in _adaptive_sizes("adaptive_avg_pool2d", x, output_size, 2):
+    sizes = _adaptive_sizes("adaptive_avg_pool2d", x, output_size, 2)
+    if all(size == 1 for _, size in sizes):  # in one sum, not in one of rows and one of their sums
+        return mean(x, (-2, -1), keepdim=True)
+    for dim, size in sizes:
         x = window_means(x, dim, size)
     return x
 
