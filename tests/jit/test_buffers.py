@@ -47,6 +47,19 @@ def test_of_several_blocks_the_one_of_the_last_array_is_used_again(pool):
         del x
 
 
+def test_as_many_blocks_are_used_as_are_held_at_once(pool):
+    # what held two has them again, though others are free: all of them do not fit into the caches
+    arrays = [pool.empty((100, 100), F32) for _ in range(6)]
+    del arrays
+    for count in (2, 3, 4):
+        seen = set()
+        for _ in range(5):
+            held = [pool.empty((100, 100), F32) for _ in range(count)]
+            seen.update(map(address, held))
+            del held
+        assert len(seen) == count
+
+
 @pytest.mark.parametrize(
     "hold",
     [

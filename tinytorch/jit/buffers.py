@@ -27,6 +27,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 POOLED_FROM = 64 * 1024  # bytes; below, malloc has warm memory at hand and costs less than a look
 DEFAULT_LIMIT = 1024**3  # bytes of memory that the pool may refer to
 _BYTE = np.dtype(np.uint8)
+NEAR = 3  # blocks in use that stay where they were: those handed out last are soon free
 LOOKS = 8  # blocks of the right size to look at before taking a new one
 
 
@@ -73,8 +74,8 @@ class BufferPool:
         looks = len(blocks) if blocks else 0
         if looks > LOOKS:
             looks = LOOKS
-        while looks:  # a product of 128 x 128 takes only ten times as long as a look
-            looks -= 1
+        moved = 0  # blocks in use, to the other end
+        while moved < looks:  # a product of 128 x 128 takes only ten times as long as a look
             try:
                 # Outside the deque the block belongs to this thread. Back in it, the local
                 # variable still counts as a reference, so no other thread takes it for free.
@@ -82,9 +83,12 @@ class BufferPool:
             except IndexError:
                 break  # other threads are looking at all of them
             if getrefcount(block) == _UNSHARED:
+                if 0 < moved <= NEAR:
+                    blocks.rotate(-moved)  # type: ignore[union-attr]  # back
                 blocks.append((block, offset))  # type: ignore[union-attr]
                 return np.ndarray(shape, dtype, block, offset)
             blocks.appendleft((block, offset))  # type: ignore[union-attr]
+            moved += 1
         # The block must own its memory: views of views refer to the owner, not to what they view.
         block = np.empty(size + ALIGNMENT, np.uint8)
         offset = -address_of(block) % ALIGNMENT
