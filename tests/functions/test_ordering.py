@@ -14,10 +14,12 @@ from tinytorch.replay.function import HOT
 
 @pytest.mark.parametrize("shape", [(), (7,), (4, 5), (3, 4, 5), (2, 1, 3, 2), (0, 3), (3, 0)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
-def test_nonzero(shape, dtype, rng):
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_nonzero(shape, dtype, backend, rng):
     x = rng.integers(0, 2, shape).astype(dtype)
     for view in (x, x.T, np.flip(x)):
-        found = tinytorch.tensor(view).nonzero()
+        with tinytorch.using_backend(backend):
+            found = tinytorch.tensor(view).nonzero()
         np.testing.assert_array_equal(found.numpy(), np.argwhere(view))
         assert found.dtype is tinytorch.int64
 

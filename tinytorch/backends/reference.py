@@ -26,11 +26,13 @@ from tinytorch.backends.reference_indexing import (
     dynamic_update_slice,
     gather,
     is_within,
+    row_starts,
     scatter,
     scatter_add,
     take,
     within_reach,
     write_places,
+    write_positions,
 )
 from tinytorch.backends.reference_movement import (
     cast,
@@ -141,9 +143,10 @@ __all__ = [
     "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod", "cumprod_backward", "cumsum",
     "detach", "drawn", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
-    "partial_argsort", "permute", "prod", "reshape", "running_argmax", "running_argmin", "scatter",
-    "scatter_add", "slice_", "slices", "sum", "take", "unfold", "uniform", "unslice",
-    "within_reach", "write_places",
+    "partial_argsort", "permute", "prod", "reshape", "row_starts", "running_argmax",
+    "running_argmin", "scatter", "scatter_add", "slice_", "slices", "sum", "take", "unfold",
+    "uniform", "unslice",
+    "within_reach", "write_places", "write_positions",
 ]  # fmt: skip
 
 

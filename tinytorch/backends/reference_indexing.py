@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.backends.reference_elementwise import quiet
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 
 _INT64 = np.dtype(np.int64)
+FEW = 4096  # positions found: that many are divided in less than the calls for whole rows take
 LONG = 32  # places of a row on average: that many are copied faster than they are counted
 _largest = np.maximum.reduce  # without the Python code of `max`
 
@@ -66,6 +67,31 @@ def write_places(starts: Array, counts: Array, out: Array) -> None:
         np.concatenate([columns[start:end] for start, end in parts], out=out[1])
     else:
         np.subtract(np.arange(out.shape[1]), np.repeat(ends - counts - starts, counts), out[1])
+
+
+def write_positions(shape: Shape, rows: Array, out: Array) -> None:
+    """Write where a bool array is true, as `np.argwhere`.
+
+    Args:
+        shape: of the array, with two dimensions at least.
+        rows: the array in C order, (any, shape[-1]).
+    """
+    found, width = rows.reshape(-1).nonzero()[0], rows.shape[1]
+    if len(found) < FEW:
+        row = found // width  # NumPy's vector code; that of divmod is not
+    else:
+        row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
+    if len(shape) == 2:
+        out[:, 0] = row
+    else:
+        out[:, :-1] = row_starts(shape)[row]
+    np.subtract(found, row * width, out=out[:, -1])
+
+
+def row_starts(shape: Shape) -> Array:
+    """The index of each row of an array in all dimensions but the last: (rows, dimensions - 1)."""
+    leading = shape[:-1]
+    return np.stack(np.unravel_index(np.arange(math.prod(leading)), leading), -1)
 
 
 def take(a: Array, index: Array) -> Array:

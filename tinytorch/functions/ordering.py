@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
-FEW = 4096  # positions found: that many are divided in less than the calls for whole rows take
-
-
 class HistogramAndEdges(NamedTuple):
     """Result of `histogram`."""
 
@@ -238,22 +235,10 @@ def _positions(array: Array) -> Array:
     """`np.argwhere`, without a division for each position found: that of its row is known."""
     if array.ndim < 2 or not array.size:
         return np.argwhere(array).astype(np.int64)
-    rows = np.ascontiguousarray(array != 0).reshape(-1, array.shape[-1])
-    found = rows.reshape(-1).nonzero()[0]
-    out = buffers.empty((len(found), array.ndim), np.dtype(np.int64))
-    if array.ndim == 2 and len(found) < FEW:
-        row = found // rows.shape[1]  # NumPy's vector code; that of divmod is not
-        out[:, 0] = row
-        np.subtract(found, row * rows.shape[1], out=out[:, 1])
-        return out
-    row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
-    if array.ndim == 2:
-        out[:, 0] = row
-    else:
-        starts = np.stack(np.unravel_index(np.arange(len(rows)), array.shape[:-1]), -1)
-        out[:, :-1] = starts[row]
-    row *= rows.shape[1]
-    np.subtract(found, row, out=out[:, -1])
+    true = array if array.dtype == np.bool_ else array != 0
+    rows = np.ascontiguousarray(true).reshape(-1, array.shape[-1])
+    out = buffers.empty((int(np.count_nonzero(rows)), array.ndim), int64.dtype)
+    current_backend().replacement_of(reference.write_positions)(array.shape, rows, out)
     return out
 
 

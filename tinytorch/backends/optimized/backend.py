@@ -296,6 +296,7 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     reference.bisected: bisection.bisected,
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
+    reference.write_positions: bisection.write_positions,
 }
 #: NumPy's functions whose results are those of our loops, bit for bit.
 _EXACT: Any = {

@@ -64,3 +64,15 @@ def test_places_of_triangles() -> None:
         bisection.write_places(first, number, found)
         reference.write_places(first, number, wanted)
         same(found, wanted)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (4, 16), (3, 50), (2, 3, 17), (2, 1, 3, 4), (1, 1)])
+def test_positions_of_what_is_true(shape: tuple[int, ...], rng: Any) -> None:
+    for share in (0, 0.03, 0.5, 1):
+        true = rng.random(shape) < share
+        out = np.full((int(true.sum()) + 1, len(shape)), -7)
+        for write in (bisection.write_positions, reference.write_positions):
+            write(shape, true.reshape(-1, shape[-1]), out[:-1])
+            np.testing.assert_array_equal(out[:-1], np.argwhere(true))
+            assert (out[-1] == -7).all()
+            out[:-1] = -1

@@ -1,7 +1,7 @@
 """Many rows at once, of lengths that Python would look at one by one.
 
 Values are bisected, each into the row of its own; indices are drawn by the weights of a row; the
-places of triangles are written down.
+places of triangles, and of what is true, are written down.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.elementwise.math import EXACT
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.jit.contiguous import in_order
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 
 _TYPES = tuple(map(np.dtype, (np.float32, np.float64, np.int64)))
 _INT64 = np.dtype(np.int64)
+AT_ONCE = 16  # elements that are passed over if none is true
 
 
 @kernel(fastmath=EXACT, force_inline=True)
@@ -98,11 +99,15 @@ def drawn(weights: Array, u: Array) -> Array | None:
 def _places_entry() -> Callable[..., None]:
     @kernel
     def write(starts: Array, counts: Array, out: Array) -> None:
-        rows, columns, at = out[: out.size // 2], out[out.size // 2 :], 0
+        at, half = 0, out.size // 2
         for i in range(counts.size):
-            for j in range(counts[i]):
-                rows[at + j], columns[at + j] = i, starts[i] + j
-            at += counts[i]
+            start, end = starts[i], at + counts[i]
+            rows, columns = out[at:end], out[half + at : half + end]
+            for j in range(rows.size):
+                rows[j] = i
+            for j in range(rows.size):
+                columns[j] = start + j
+            at = end
 
     return Entries(step=(write, *(flat_type(types.int64),) * 3)).step
 
@@ -110,3 +115,48 @@ def _places_entry() -> Callable[..., None]:
 def write_places(starts: Array, counts: Array, out: Array) -> None:
     """As `reference.write_places`, in one walk over the result."""
     _places_entry()(in_order(starts), in_order(counts), out)
+
+
+@kernel(force_inline=True)
+def _write_pair(i: int, j: int, starts: Array, out: Array) -> None:
+    out[0], out[1] = i, j
+
+
+@kernel(force_inline=True)
+def _write_index(i: int, j: int, starts: Array, out: Array) -> None:
+    last = out.size - 1
+    for k in range(last):
+        out[k] = starts[i * last + k]
+    out[last] = j
+
+
+@cache
+def _positions_entry(is_matrix: bool) -> Callable[..., None]:
+    write_one = _write_pair if is_matrix else _write_index
+
+    @kernel
+    def write(width: int, ndim: int, starts: Array, true: Array, out: Array) -> None:
+        at = 0
+        for i in range(true.size // width):
+            row = true[i * width : (i + 1) * width]
+            for begin in range(0, width, AT_ONCE):
+                block, is_any = row[begin : begin + AT_ONCE], np.uint8(0)
+                for j in range(block.size):
+                    is_any |= block[j]
+                if not is_any:
+                    continue
+                for j in range(block.size):
+                    if at >= out.size:
+                        return
+                    write_one(i, begin + j, starts, out[at : at + ndim])
+                    at += ndim * block[j]  # or it is written over: a branch costs more
+
+    arrays = [flat_type(t) for t in (types.int64, types.uint8, types.int64)]
+    return Entries(step=(write, types.intp, types.intp, *arrays)).step
+
+
+def write_positions(shape: Shape, rows: Array, out: Array) -> None:
+    """As `reference.write_positions`, in one walk over both."""
+    starts = out if len(shape) == 2 else in_order(reference.row_starts(shape))
+    step = _positions_entry(len(shape) == 2)
+    step(rows.shape[1], len(shape), starts, rows.view(np.uint8), out)
