@@ -82,6 +82,24 @@ def test_threads_share_the_rows(dims, monkeypatch, rng):
     run = program_sums.specialize(TERMS, x.dtype, (x.shape, centre.shape, x.shape), dims, False)
     out = run(x, centre, x, dims=dims, keepdim=False)
     np.testing.assert_allclose(out, ((x - centre) * x).sum(dims), 1e-12)
+    line = of_kind("reduced", x.shape, dims, rng)
+    run = program_sums.specialize(TERMS, x.dtype, (x.shape, line.shape, x.shape), dims, False)
+    out = run(x, line, x, dims=dims, keepdim=False)
+    np.testing.assert_allclose(out, ((x - line) * x).sum(dims), 1e-12)
+
+
+@pytest.mark.slow_beyond(1)
+@pytest.mark.parametrize("kind", ["kept", "reduced"])
+@pytest.mark.parametrize("dims", [(0,), (1,)])
+def test_what_is_the_same_for_all_sums_or_terms_is_not_written_out(dims, kind, monkeypatch, rng):
+    x = rng.standard_normal((200, 300))
+    other = of_kind(kind, x.shape, dims, rng)
+    read = []
+    monkeypatch.setattr(program_sums, "contiguous", lambda a: read.append(a.size) or a)
+    run = program_sums.specialize(TERMS, x.dtype, (x.shape, other.shape, None), dims, False)
+    out = run(x, other, 2.0, dims=dims, keepdim=False)
+    np.testing.assert_allclose(out, ((x - other) * 2.0).sum(dims), 1e-11, 1e-11)
+    assert read == [x.size, other.size]
 
 
 def test_nan_infinity_and_arguments_beyond_the_polynomials(rng):

@@ -4,8 +4,9 @@ The steps of a reduction are those of `reductions`; in the first one a block of 
 computed into a buffer that stays in L1, and added up there. So a mean squared error reads its two
 inputs once and writes one number, and its sum has the blocks, and the error, of any other.
 
-An operand is read along with the terms ("v"), is a number ("s"), or is the same for all terms of a
-sum ("r": a mean that is subtracted from its row). Any other that broadcasts is written out.
+An operand is read along with the terms ("v"), is a number ("s"), is the same for all terms of a
+sum ("r": a mean that is subtracted from its row), or is the same for all sums ("l": a line of
+weights of their terms). Any other that broadcasts is written out.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _GLOBALS: dict[str, Any] = {
 
 
 def _operands(kinds: str) -> list[str]:
-    return [f"v{i}[]" if kind == "v" else f"v{i}" for i, kind in enumerate(kinds)]
+    return [f"v{i}[]" if kind in "vl" else f"v{i}" for i, kind in enumerate(kinds)]
 
 
 def _rows_source(kinds: str, is_limited: bool) -> str:
-    """Sums of rows; an operand is (outer, reduced), (outer,), or a number."""
+    """Sums of rows; an operand is (outer, reduced), (outer,), (reduced,), or a number."""
     first = kinds.index("v")
     lines = [f"def rows({', '.join(f'x{i}' for i in range(len(kinds)))}, out):"]
     lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
@@ -54,9 +55,9 @@ def _rows_source(kinds: str, is_limited: bool) -> str:
     lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "r"]
     lines += [f"        for start in range(0, x{first}.shape[1], BLOCK):"]
     lines += [
-        f"            v{i} = x{i}[i, start : start + BLOCK]"
+        f"            v{i} = x{i}[{'i, ' if kind == 'v' else ''}start : start + BLOCK]"
         for i, kind in enumerate(kinds)
-        if kind == "v"
+        if kind in "vl"
     ]
     lines += [f"            terms = buffer[: v{first}.size]"]
     lines += each(12, "terms.size", "terms", _operands(kinds), is_limited)
@@ -65,9 +66,10 @@ def _rows_source(kinds: str, is_limited: bool) -> str:
 
 
 def _columns_source(kinds: str, is_limited: bool) -> str:
-    """Sums of columns; an operand is (outer, reduced, inner), (outer, inner), or a number."""
+    """Sums of columns; an operand is (outer, reduced, inner), (outer, inner), (reduced,), or a
+    number."""
     first = kinds.index("v")
-    operands = [f"v{i}" if kind == "s" else f"v{i}[]" for i, kind in enumerate(kinds)]
+    operands = [f"v{i}" if kind in "sl" else f"v{i}[]" for i, kind in enumerate(kinds)]
     lines = [f"def columns({', '.join(f'x{i}' for i in range(len(kinds)))}, out):"]
     lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
     lines += [
@@ -81,6 +83,7 @@ def _columns_source(kinds: str, is_limited: bool) -> str:
         "            part[:] = 0",
         "            for r in range(start, min(start + COLUMN_BLOCK, count)):",
         *(f"                v{i} = x{i}[i, r]" for i, kind in enumerate(kinds) if kind == "v"),
+        *(f"                v{i} = x{i}[r]" for i, kind in enumerate(kinds) if kind == "l"),
         *each(16, "terms.size", "terms", operands, is_limited),
         "                for j in range(terms.size):",
         "                    part[j] += terms[j]",
@@ -95,7 +98,7 @@ def _columns_source(kinds: str, is_limited: bool) -> str:
 def _kernel(program: Program, dtype: np.dtype[Any], kinds: str, is_rows: bool) -> Any:
     source = _rows_source if is_rows else _columns_source
     loop = loops_of(program, dtype).loop(source, kinds, **_GLOBALS)
-    parameters = (f"x{i}" if kind == "s" else f"x{i}[:]" for i, kind in enumerate(kinds))
+    parameters = (f"x{i}" if kind in "sl" else f"x{i}[:]" for i, kind in enumerate(kinds))
     return shared(loop, f"{', '.join(parameters)}, out[:]")
 
 
@@ -109,7 +112,7 @@ def _entry(
     along, across = ("(outer, reduced)", "outer") if is_rows else (
         "(outer, reduced, inner)", "(outer, inner)"
     )  # fmt: skip
-    shapes = {"v": f".reshape({along})", "r": f".reshape({across})", "s": ""}
+    shapes = {"v": f".reshape({along})", "r": f".reshape({across})", "s": "", "l": ""}
     given = ", ".join(f"x{i}{shapes[kind]}" for i, kind in enumerate(kinds))
     text = (
         f"def entry(outer, reduced, inner, {names(kinds)}, out):\n"
@@ -200,6 +203,7 @@ def specialize(
     while first - 1 in dims:
         first -= 1
     axes = range(first, last + 1)  # the dimensions of this step
+    line = tuple(n if d in axes else 1 for d, n in enumerate(whole))
     others = tuple(d for d in dims if d not in axes)
     kept = tuple(1 if d in axes else n for d, n in enumerate(whole))
     is_rows = inner == 1
@@ -210,9 +214,11 @@ def specialize(
         full = () if shape is None else (1,) * (len(whole) - len(shape)) + shape
         if shape is None or math.prod(shape) == 1 != math.prod(whole):
             kinds += "s"
+        elif full == line != whole:
+            kinds += "l"
         else:
             kinds += "r" if all(full[d] == 1 for d in axes) and reduced > 1 else "v"
-        places.append(kept if kinds[-1] == "r" else whole)
+        places.append({"r": kept, "l": line}.get(kinds[-1], whole))
     if "v" not in kinds:  # then one of them is
         at = next(i for i, kind in enumerate(kinds) if operands[i] is not None)
         kinds, places[at] = f"{kinds[:at]}v{kinds[at + 1 :]}", whole
@@ -223,7 +229,8 @@ def specialize(
             step, dtype, operands, places, kinds, kept if others else result, others, result
         )
     run = _kernel(program, dtype, kinds, is_rows)
-    shapes = [along if kind == "v" else across for kind in kinds]
+    flattened = {"v": along, "l": (reduced,)}
+    shapes = [flattened.get(kind, across) for kind in kinds]
     given = tuple(zip(kinds, operands, places, shapes, strict=True))
 
     wholes = [i for i, shape in enumerate(operands) if shape == whole]
