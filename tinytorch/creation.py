@@ -98,7 +98,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     if dtype is None and isinstance(fill_value, Tensor):
         dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         value = number_of("full", value, kind)
     sizes = shape_arguments((size,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)

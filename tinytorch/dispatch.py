@@ -248,7 +248,7 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     >>> write(x, ops.mul, x, 3.0); x
     tensor([3., 6.])
     """
-    state = STATE.get()
+    state, inputs = STATE.get(), tuple([_as_input(op, value) for value in inputs])
     if state.grad:
         _check_unrecorded(target, op, inputs)
     if state.mode is None:  # nothing is recorded: a context takes as long as a small kernel

@@ -75,6 +75,7 @@ LIMITS: dict[DType, tuple[int, int]] = {
     if "int" in name
 }
 """The least and the largest number of each dtype of integers."""
+FLOAT32_LIMITS = float(np.finfo("float32").min), float(np.finfo("float32").max)
 STORAGE_ONLY = frozenset((float16, bfloat16))  # converted, moved and compared bit by bit, no more
 DEFAULT_FLOAT = float32
 DEFAULT_INT = int64
@@ -148,27 +149,45 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     """A Python number as one that a dtype has: uint8 counts a negative one from 256, as PyTorch's.
 
     Raises:
-        DTypeError: the dtype is of integers, and has no such number.
-        TypeError: it is None.
+        DTypeError: the dtype is of integers, or float32, and has no such number.
+        TypeError: it is no number.
 
     >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
     (255, 1, True)
     """
-    if value is None:  # of which NumPy makes NaN
-        raise TypeError(f"{name} takes a number, not None")
-    limits = LIMITS.get(dtype)
+    if not hasattr(value, "__float__"):  # of None NumPy makes NaN, and of "1" one
+        raise TypeError(f"{name} takes a number, not {type(value).__name__}")
+    limits: tuple[float, float] | None = LIMITS.get(dtype)
     if limits is None:
-        return type(dtype.zero)(value)
-    is_whole = not isinstance(value, (float, np.floating))
-    if is_whole or math.isfinite(value):
+        limits = FLOAT32_LIMITS
+        number = type(dtype.zero)(value)
+        if not is_beyond(number, dtype):
+            return number
+    elif isinstance(value, (float, np.floating)):
+        if math.isfinite(value) and limits[0] <= int(value) <= limits[1]:
+            return int(value)
+    else:
         number = int(value)
-        if dtype is uint8 and is_whole and -256 < number < 0:
+        if dtype is uint8 and -256 < number < 0:
             number += 256
         if limits[0] <= number <= limits[1]:
             return number
     raise DTypeError(
         f"{name}: {value} is not within {limits[0]} and {limits[1]}, the numbers of "
         f"{dtype.name}; give another dtype"
+    )
+
+
+def is_beyond(value: float, dtype: DType) -> bool:
+    """Whether a finite number would be infinite in float32.
+
+    >>> is_beyond(1e39, float32), is_beyond(float("inf"), float32), is_beyond(1e39, float64)
+    (True, False, False)
+    """
+    return (
+        dtype is float32
+        and not FLOAT32_LIMITS[0] <= value <= FLOAT32_LIMITS[1]
+        and value - value == 0
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tinytorch
-from tinytorch.errors import DTypeError
+from tinytorch.errors import DTypeError, ShapeError
 
 VALUES = {
     "uint8": [0, 1, 2, 5, 200, 255], "int8": [-128, -3, 0, 1, 2, 127],
@@ -147,3 +147,57 @@ def test_no_integer_is_infinite(number: float) -> None:
     with pytest.raises(DTypeError, match=rf"fill_: {number} is not within .* of int64"):
         x.fill_(number)
     assert x.tolist() == [1, 2]
+
+
+BEYOND: dict[str, Case] = {
+    "full": lambda lib, x, n: lib.full((2,), n),
+    "full_like": lambda lib, x, n: lib.full_like(x, n),
+    "fill_": lambda lib, x, n: x.clone().fill_(n),
+    "masked_fill": lambda lib, x, n: x.masked_fill(x > 0, n),
+    "clamp from": lambda lib, x, n: x.clamp(n),
+    "clamp to": lambda lib, x, n: x.clamp(max=n),
+    "clamp_": lambda lib, x, n: x.clone().clamp_(-1.0, n),
+    "t[...] = n": _written(lambda lib, x, n: operator.setitem(x, 0, n)),
+}
+
+
+@pytest.mark.parametrize("backend", ["naive", "optimized"])
+@pytest.mark.parametrize("number", [1e39, -1e39, 3.4028235e38, 1e38, float("inf")])
+@pytest.mark.parametrize("name", BEYOND)
+def test_no_finite_number_becomes_infinite_where_it_is_stored(
+    name: str, number: float, backend: str
+) -> None:
+    case, values = BEYOND[name], np.float32([1, 2])
+    try:
+        wanted = case(torch, torch.tensor(values), number)
+    except RuntimeError:
+        with (
+            tinytorch.using_backend(backend),
+            pytest.raises(DTypeError, match="numbers of float32"),
+        ):
+            case(tinytorch, tinytorch.tensor(values), number)
+        return
+    with tinytorch.using_backend(backend):
+        found = case(tinytorch, tinytorch.tensor(values), number)
+        in_double = case(tinytorch, tinytorch.tensor(values, dtype="float64"), number)
+    np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+    assert in_double.dtype is tinytorch.float64 or name == "full"
+
+
+@pytest.mark.parametrize("backend", ["naive", "optimized"])
+@pytest.mark.parametrize("value", ["1", None, [1.0, 2.0], {}])
+@pytest.mark.parametrize(
+    "name", ["add_", "mul_", "fill_", "clamp", "clamp_", "t[0] =", "add", "full", "alpha"]
+)
+def test_what_is_no_number_is_refused_by_its_type(name: str, value: Any, backend: str) -> None:
+    x = tinytorch.tensor([1.0, 2.0])
+    calls: dict[str, Callable[[], object]] = {
+        "t[0] =": lambda: operator.setitem(x, 0, value),
+        "full": lambda: tinytorch.full((2,), value),
+        "alpha": lambda: x.add_(x, alpha=value),
+    }
+    call = calls.get(name, lambda: getattr(x, name)(value))
+    refused = (TypeError, ShapeError, ValueError) if name in ("t[0] =", "clamp", "clamp_") else TypeError
+    with tinytorch.using_backend(backend), pytest.raises(refused):
+        call()
+    assert x.tolist() == [1.0, 2.0]

@@ -15,7 +15,7 @@ import numpy as np
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dispatch import check_not_read_only, is_tensor
-from tinytorch.dtypes import Array, float32, float64, int64
+from tinytorch.dtypes import Array, DType, float32, float64, int64, is_beyond
 from tinytorch.functions.subscripts import BASIC, steps_back
 from tinytorch.history import write_clock
 from tinytorch.state import STATE, ops_are_unseen
@@ -41,6 +41,11 @@ def is_unseen(x: Tensor, other: Tensor | None = None) -> bool:
     if not array.flags.writeable:
         check_not_read_only(array)
     return True
+
+
+def _has_number(dtype: DType, value: Any) -> bool:
+    """Whether it is a number that a float dtype has."""
+    return dtype in _FLOATS and type(value) in _NUMBERS and not is_beyond(value, dtype)
 
 
 def arithmetic(x: Tensor, other: Any, ufunc: Any, alpha: Any) -> bool:
@@ -107,22 +112,20 @@ def clip(x: Tensor, low: Any, high: Any) -> bool:
     """x limited to [low, high], for floats and bounds that are numbers; None: no bound."""
     bounds = [bound for bound in (low, high) if bound is not None]
     # of two zeros NumPy's clip takes another than the ops, which ask for the larger
-    if 0 in bounds or not bounds or not _NUMBERS.issuperset(map(type, bounds)):
+    dtype = x.meta.dtype
+    if 0 in bounds or not bounds or not all([_has_number(dtype, bound) for bound in bounds]):
         return False
-    if x.meta.dtype not in _FLOATS or not is_unseen(x):
+    if not is_unseen(x):
         return False
     low, high = -math.inf if low is None else low, math.inf if high is None else high
-    try:
-        silence.run(x._data.clip, low, high, x._data)
-    except OverflowError:  # a bound is not within the dtype
-        return False
+    silence.run(x._data.clip, low, high, x._data)
     write_clock.write(x._data)
     return True
 
 
 def fill(x: Tensor, value: Any) -> bool:
     """The same number everywhere, for floats."""
-    if x.meta.dtype not in _FLOATS or type(value) not in _NUMBERS or not is_unseen(x):
+    if not _has_number(x.meta.dtype, value) or not is_unseen(x):
         return False
     fill_array(x._data, value)
     write_clock.write(x._data)
@@ -137,7 +140,7 @@ def set_view(x: Tensor, index: Any, value: Any) -> bool:
     if slice in map(type, entries) and any(map(steps_back, entries)):
         return False
     if type(value) in _NUMBERS:
-        if x.meta.dtype not in _FLOATS or not is_unseen(x):
+        if not _has_number(x.meta.dtype, value) or not is_unseen(x):
             return False
         values = value
     elif is_tensor(value) and value.meta.dtype is x.meta.dtype and is_unseen(x, value):

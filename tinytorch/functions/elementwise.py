@@ -323,9 +323,13 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
         raise ValueError("clip needs min, max or both")
     if x.dtype is bool_:
         raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
-    dtype = promote(x.meta, *[getattr(b, "meta", type(b)) for b in (min, max) if b is not None])
+    given = [b for b in (min, max) if b is not None]
+    for bound in given:
+        if not isinstance(bound, (int, float, np.generic)) and not is_tensor(bound):
+            raise TypeError(f"clip takes numbers and tensors, not {type(bound).__name__}")
+    dtype = promote(x.meta, *[getattr(b, "meta", type(b)) for b in given])
     low, high = LIMITS.get(dtype, (-math.inf, math.inf))
-    min, max = (number_of("clip", b, dtype) if type(b) is int else b for b in (min, max))
+    min, max = (number_of("clip", b, dtype) if type(b) in (int, float) else b for b in (min, max))
     return apply(ops.clip, x, low if min is None else min, high if max is None else max)
 
 

@@ -292,7 +292,7 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     """
     if direct.set_view(x, index, value):
         return
-    if type(value) is int:
+    if not is_tensor(value) and not isinstance(value, (list, tuple)) and not np.ndim(value):
         value = number_of("t[...] = value", value, x.dtype)
     if records(x, value):
         if value is x or not rebind_part(x, index, value):  # x: `rebind` keeps the old value
