@@ -41,6 +41,19 @@ def test_unique_consecutive(inverse, counts, rng):
     )
 
 
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("counts", [False, True])
+def test_unique_elements_and_what_is_asked_for(inverse, counts, rng):
+    x = rng.integers(0, 9, (6, 7)).astype(np.float32)
+    x[0, 1] = x[3, 4] = np.nan  # which equals nothing
+    options = {"return_inverse": inverse, "return_counts": counts}
+    ours, theirs = (of.tensor(x).unique(**options) for of in (tinytorch, torch))
+    assert isinstance(ours, tuple) == isinstance(theirs, tuple) == (inverse or counts)
+    pairs = zip(ours, theirs, strict=True) if inverse or counts else [(ours, theirs)]
+    for got, wanted in pairs:
+        np.testing.assert_array_equal(got.numpy(), wanted.numpy(), strict=True)
+
+
 @pytest.mark.parametrize("shape", [(9,), (12, 3), (6, 2, 3), (1, 4), (5, 1)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
 def test_unique_slices(shape, dtype, rng):

@@ -170,7 +170,7 @@ def searchsorted(
         ShapeError: the leading dimensions differ, or there is no last one.
         ValueError: `side` is something else, or "left" where `right` is True.
     """
-    if side not in (None, "right", *(() if right else ("left",))):
+    if side is not None and side not in ("right", *(() if right else ("left",))):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r} with {right=}")
     if not hasattr(values, "meta"):
         values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
@@ -183,7 +183,9 @@ def searchsorted(
         )
     is_right = right or side == "right"
     if STATE.get().mode is None and rows.dtype is wanted.dtype is not bfloat16:
-        bisected = current_backend().replacement_of(reference.bisected)
+        bisected: Any = reference.bisected
+        if rows.ndim > 1:
+            bisected = current_backend().replacement_of(bisected)
         count = _new(bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
     else:  # by ops, which a trace sees
         count = _counted_before(sorted_sequence, values, is_right)  # type: ignore[arg-type]
@@ -275,10 +277,13 @@ def unique(
         first, inverse, counts = _different(rows)
         values = np.take(array, first, axis)  # along rows as they are stored
         return _chosen(values, inverse, counts, return_inverse, return_counts)
-    values, inverse, counts = np.unique(
-        array, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    return _chosen(values, inverse.reshape(array.shape), counts, return_inverse, return_counts)
+    asked: Any = {"return_inverse": return_inverse, "return_counts": return_counts}
+    found = np.unique(array, **asked, equal_nan=False)
+    if not isinstance(found, tuple):
+        return _new(found)
+    if return_inverse:
+        found = (found[0], found[1].reshape(array.shape), *found[2:])
+    return tuple(map(_new, found))
 
 
 def _different(rows: Array) -> tuple[Array, Array, Array]:
