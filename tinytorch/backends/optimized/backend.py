@@ -379,7 +379,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     **dict.fromkeys(("sum", "amax", "amin", "prod"), _reduction),
     **dict.fromkeys(small.ALONG, small.along),
     **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
-    "partial_argsort": small.partial_argsort,
+    "partial_argsort": small_order.partial_argsort,
     "argsort": small_order.argsort,
     "gather": small.gather,
     "scatter": small.scatter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,6 +119,24 @@ def test_the_first_in_order(dtype: str, rng: Any) -> None:
         params = {"dim": len(shape) - 1, "descending": True, "start": 0, "length": length}
         plan = plan_of("partial_argsort", np.zeros(shape, dtype), **params)
         assert small.partial_argsort(plan) is None
+
+
+def test_one_place_in_long_rows(rng: Any) -> None:
+    n, special = small_order.LONG + 3, [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-45, -1e-45]
+    for x in (rng.standard_normal((3, n)), rng.integers(-2, 3, (2, 2, n)), np.zeros(n)):
+        x = x.astype(np.float32)
+        x.flat[rng.integers(0, x.size, 40)] = rng.choice(special, 40)
+        for place, descending in itertools.product((n // 2, n - 1, selection.FEW), (False, True)):
+            params = {"dim": x.ndim - 1, "descending": descending, "start": place, "length": 1}
+            wanted = reference.partial_argsort(x, **params)
+            for a in layouts(x):
+                kernel = small_order.partial_argsort(plan_of("partial_argsort", a, **params))
+                assert kernel
+                same(kernel(a), wanted)
+    for shape, dim, length in [((n,), 0, 2), ((n, 2), 0, 1), ((small_order.LONG - 1,), 0, 1)]:
+        params = {"dim": dim, "descending": False, "start": n // 2, "length": length}
+        plan = plan_of("partial_argsort", np.zeros(shape, np.float32), **params)
+        assert small_order.partial_argsort(plan) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES[:2])

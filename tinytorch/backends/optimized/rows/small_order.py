@@ -1,6 +1,6 @@
 """The order of the elements of small arrays along rows, by kernels called without numba's dispatch.
 
-NumPy sorts between two of them: see `order`.
+NumPy sorts between two of them: see `order`. The element at one place is found bit by bit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from tinytorch.backends.optimized.rows import order
+from tinytorch.backends.optimized.elementwise.math import EXACT, order_key
+from tinytorch.backends.optimized.rows import order, small
 from tinytorch.backends.optimized.rows.small import FLOATS, Kernel, is_small
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.jit.contiguous import in_order
@@ -21,6 +22,7 @@ from tinytorch.jit.library import kernel
 from tinytorch.op import Plan
 
 _INT64 = np.dtype(np.int64)
+LONG = 512  # elements of a row: NumPy finds a place among fewer in less than 33 walks over them
 
 
 @cache
@@ -67,3 +69,57 @@ def argsort(plan: Plan) -> Kernel | None:
         return packed
 
     return run
+
+
+# -- the element at one place ----------------------------------------------------------------------
+
+
+@kernel(fastmath=EXACT, force_inline=True)
+def _write_keys(row: Array, mask: Any, keys: Array) -> None:
+    """Of float32, as `order.number_key`, but in int32."""
+    largest = np.int32(0x7FFFFFFF)
+    for j in range(row.size):
+        number = row[j] + np.float32(0)
+        keys[j] = (largest if number != number else order_key(number)) ^ mask
+
+
+@kernel(force_inline=True)
+def _count_below(keys: Array, limit: Any) -> Any:
+    count = np.float32(0)  # exact, and of the width of the keys: they are counted 16 at a time
+    for j in range(keys.size):
+        count += np.float32(1) if keys[j] < limit else np.float32(0)
+    return np.int64(count)
+
+
+@cache
+def _place_entry() -> Any:
+    @kernel(nogil=False)
+    def find(length: int, place: int, mask: int, x: Array, out: Array) -> None:
+        keys = np.empty(length, np.int32)
+        for i in range(out.size):
+            _write_keys(x[i * length : (i + 1) * length], np.int32(mask), keys)
+            key = -(np.int64(1) << 31)
+            for bit in range(31, -1, -1):  # the largest that no more than `place` are below
+                higher = key + (np.int64(1) << bit)
+                key = higher if _count_below(keys, np.int32(higher)) <= place else key
+            equals = place - _count_below(keys, np.int32(key))
+            for j in range(length):
+                if keys[j] == key:
+                    if equals == 0:
+                        out[i] = j
+                        break
+                    equals -= 1
+
+    return small.entry(find, 3, FLOATS[0], _INT64)
+
+
+def partial_argsort(plan: Plan) -> Kernel | None:
+    """See `selection.partial_argsort`; the first few, or one in the middle of long rows."""
+    (x,), params = plan.operands, plan.params
+    assert isinstance(x, TensorMeta)
+    if (first := small.partial_argsort(plan)) is not None or not is_small(plan):
+        return first
+    dim, place, length = params["dim"], params["start"], x.shape[params["dim"]]
+    if params["length"] != 1 or dim != x.ndim - 1 or x.dtype.dtype != np.float32 or length < LONG:
+        return None
+    return small.on_one(plan, partial(_place_entry(), length, place, -params["descending"]))
