@@ -213,7 +213,7 @@ def cumprod(a: Array, *, dim: int) -> Array:
     return (_cumprod if a.dtype.kind == "f" else _cumprod_of_integers)(a, dim=dim)
 
 
-@kernel(fastmath=EXACT)
+@kernel(fastmath=frozenset())
 def _cumprod_backward_rows(g: Array, x: Array, out: Array) -> None:
     """In float64; `TOGETHER` rows at a time, since each step waits for the one before it."""
     count, n = x.shape
@@ -234,16 +234,19 @@ def _cumprod_backward_rows(g: Array, x: Array, out: Array) -> None:
             out[i, j], out[i + 1, j] = before[0, j] * a, before[1, j] * b
             out[i + 2, j], out[i + 3, j] = before[2, j] * c, before[3, j] * d
     for i in range(whole, count):
-        a = 1.0
+        a, b = 1.0, 0.0  # from both ends at once; where they have met, the other's is there
         for j in range(n):
-            before[0, j] = a
+            k = last - j
+            if j > 0:
+                b *= x[i, k + 1]
+            b += g[i, k]
+            if j < k:
+                before[0, j], before[0, k] = a, b
+            elif j == k:
+                out[i, j] = a * b
+            else:
+                out[i, j], out[i, k] = before[0, j] * a, before[0, k] * b
             a *= x[i, j]
-        a = 0.0
-        for j in range(last, -1, -1):
-            if j < last:
-                a *= x[i, j + 1]
-            a += g[i, j]
-            out[i, j] = before[0, j] * a
 
 
 @kernel(fastmath=EXACT)
