@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.replay.common import programs
 from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.optimized import OptimizedBackend
@@ -20,11 +21,19 @@ from tinytorch.replay.program import _is_in_order
 from tinytorch.replay.trace import Step
 from tinytorch.tensor import Tensor
 
+
+def _gathered_twice(x: Tensor, index: Tensor) -> Tensor:
+    return x.gather(1, index) * index
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "slices, elementwise": lambda x: x[:, 1:] - x[:, :-1],
     "a slice, reduced": lambda x: x[:, ::2].sum(1),
     "transposed, elementwise": lambda x: x.t().exp() * 2.0,
     "expanded, by index": lambda x: x.gather(1, x[:1].argsort(1).expand(x.shape)),
+    "expanded, scattered": lambda x: x.scatter(1, x[:1].argsort(1).expand(x.shape), x * 2.0),
+    "expanded along another": lambda x: x.gather(1, (x[:, :1] > 0).long().expand(x.shape)),
+    "expanded, of two readers": lambda x: _gathered_twice(x, x[:1].argsort(1).expand(x.shape)),
     "a slice of two readers": lambda x: (x[:, 1:].exp() @ x[:, 1:].t()) + x[:, 1:].sum(),
     "all there is": lambda x: x[:, 1:],
     "all there is, detached": lambda x: x.detach(),
@@ -53,6 +62,22 @@ def test_a_program_gives_what_the_function_gives_whatever_the_layout(
             shares = np.shares_memory(found.numpy(), array)
             assert shares is name.startswith("all there is")
             assert found.numpy().strides == wanted.numpy().strides
+
+
+def test_an_index_that_is_a_line_is_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "HOT", 1)
+    x, index = tinytorch.ones(4, 5), tinytorch.tensor([3, 0])
+    calls: dict[str, Callable[[Tensor], Tensor]] = {
+        "gather": lambda x: x.index_select(1, index),
+        "scatter": lambda x: x.index_copy(1, index, x[:, :2] * 2.0),
+    }
+    for function in calls.values():
+        with tinytorch.using_backend(OptimizedBackend()):
+            run = replayed(function)
+            for _ in range(3):
+                run(x)
+            (program,) = programs(run)
+            assert "empty" not in program.run.__code__.co_names
 
 
 def test_a_view_is_in_order_exactly_where_numpys_is(rng: np.random.Generator) -> None:

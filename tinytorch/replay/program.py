@@ -67,8 +67,9 @@ def compile_trace(
         names[f"g{i}"], names[f"a{i}"] = backend.replacement_of(condition), args
         asked.setdefault(index, []).append(f"if not g{i}(t{index}, *a{i}): return None")
     body += [line for index in (*inputs, *given) for line in asked.pop(index, ())]
-    last = {index: i for i, step in enumerate(steps) for index in step.reads}
     kernels = [backend.kernels.get(s.plan) or backend.add_kernel(s.plan) for s in steps]
+    steps, kernels = _index_by_lines(steps, kernels, arrays)
+    last = {index: i for i, step in enumerate(steps) for index in step.reads}
     copied = _copied_views(steps, kernels, arrays)
     for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
         if step.out in constants:
@@ -101,6 +102,32 @@ def compile_trace(
     exec(compile(source, "<tinytorch program>", "exec"), names)
     program: Callable[..., Any] = names.pop("program")  # a function refers to its globals
     return program
+
+
+def _index_by_lines(
+    steps: Sequence[Step], kernels: Sequence[Any], kept: Sequence[int]
+) -> tuple[list[Step], list[Any]]:
+    """Let gathers and scatters read an index that is a line as it was before it was expanded."""
+    expanded = {step.out: step for step in steps if step.plan.op is ops.expand}
+    pairs = []
+    for step, kernel in zip(steps, kernels, strict=True):
+        of_line: Any = getattr(kernel, "of_line", None)
+        index = expanded.get(step.args[1].index) if of_line else None
+        if index and _is_line(index, step.params["dim"]):
+            args = step.args[0], index.args[0], *step.args[2:]
+            step, kernel = Step(step.plan, args, step.params, step.out), of_line()
+        pairs.append((step, kernel))
+    read = {*kept, *(n for step, _ in pairs for n in step.reads)}
+    pairs = [p for p in pairs if p[0].out in read or p[0].out not in expanded]
+    return [step for step, _ in pairs], [kernel for _, kernel in pairs]
+
+
+def _is_line(expansion: Step, dim: int) -> bool:
+    """Whether what is expanded has elements along `dim` alone, and all of them."""
+    (x,), shape = expansion.plan.operands, expansion.plan.meta.shape
+    assert isinstance(x, TensorMeta)
+    sizes = (1,) * (len(shape) - x.ndim) + x.shape
+    return sizes[dim] == shape[dim] == x.size
 
 
 def _copied_views(steps: Sequence[Step], kernels: Sequence[Any], kept: Sequence[int]) -> set[int]:

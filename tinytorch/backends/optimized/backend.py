@@ -44,6 +44,7 @@ from tinytorch.backends.optimized.rows import (
     scans,
     selection,
     small,
+    small_index,
     small_order,
     softmax,
     uniform,
@@ -292,7 +293,7 @@ class OptimizedBackend(NumpyBackend):
 
 
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
-    reference.is_within: small.is_within,
+    reference.is_within: small_index.is_within,
     reference.bisected: bisection.bisected,
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
@@ -381,10 +382,10 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
     "partial_argsort": small_order.partial_argsort,
     "argsort": small_order.argsort,
-    "gather": small.gather,
-    "scatter": small.scatter,
-    "take": small.take,
-    "scatter_add": small.scatter_add,
+    "gather": small_index.gather,
+    "scatter": small_index.scatter,
+    "take": small_index.take,
+    "scatter_add": small_index.scatter_add,
     "avg_pool2d": small_pooling.avg_pool2d,
     "max_pool2d": small_pooling.max_pool2d,
     "reshape": _reshape,

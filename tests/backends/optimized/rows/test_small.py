@@ -17,6 +17,7 @@ from tinytorch.backends.optimized.rows import (
     scans,
     selection,
     small,
+    small_index,
     small_order,
     softmax,
 )
@@ -64,21 +65,21 @@ def test_by_index(dtype: str, rng: Any) -> None:
         rows = rng.integers(0, x.shape[0], (3, 2))
         for a, i in zip(layouts(x), layouts(index), strict=True):
             gather, scatter, take = (
-                small.gather(plan_of("gather", a, i, dim=dim)),
-                small.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="add")),
-                small.take(plan_of("take", a, rows)),
+                small_index.gather(plan_of("gather", a, i, dim=dim)),
+                small_index.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="add")),
+                small_index.take(plan_of("take", a, rows)),
             )
             assert gather and scatter and (take is None) == (dtype == "int64")
             same(gather(a, i, dim=dim), embedding.gather(a, i, dim=dim))
             if take:
                 same(take(a, rows), a[rows])
-            add = small.scatter_add(plan_of("scatter_add", a[rows], rows, length=x.shape[0]))
+            add = small_index.scatter_add(plan_of("scatter_add", a[rows], rows, length=x.shape[0]))
             assert add
             for g, r in zip(layouts(a[rows]), layouts(rows), strict=True):
                 same(add(g, r, length=9), reference.scatter_add(g, r, length=x.shape[0]))
             summed = embedding.scatter(a, i, src, dim=dim, reduce="add")
             same(scatter(a, i, src, dim=dim, reduce="add"), summed)
-            put = small.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="none"))
+            put = small_index.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="none"))
             assert put
             same(put(a, i, src), embedding.scatter(a, i, src, dim=dim, reduce="none"))
             for outside in (-1, x.shape[dim], 2**62):
@@ -88,12 +89,32 @@ def test_by_index(dtype: str, rng: Any) -> None:
                     put(a, wrong, src)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_by_an_index_that_is_a_line(dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        line = rng.integers(0, x.shape[dim], rng.integers(1, 9))
+        shape = tuple(line.size if d == dim else n for d, n in enumerate(x.shape))
+        index = np.broadcast_to(line.reshape(-1, *(1,) * (x.ndim - dim - 1)), shape)
+        src = rng.integers(-9, 9, shape).astype(dtype)
+        gather = small_index.gather(plan_of("gather", x, index, dim=dim))
+        for a, i in zip(layouts(x), layouts(line), strict=True):
+            same(gather.of_line()(a, i, dim=dim), reference.gather(x, index, dim=dim))
+            for reduce in ("add", "none"):
+                plan = plan_of("scatter", x, index, src, dim=dim, reduce=reduce)
+                put = small_index.scatter(plan).of_line()
+                same(put(a, i, src), reference.scatter(x, index, src, dim=dim, reduce=reduce))
+                for outside in (-1, x.shape[dim]):
+                    with pytest.raises(IndexError, match="scatter: an index is not in 0 to"):
+                        put(a, np.where(i == i[-1], outside, i), src)
+
+
 def test_few_elements_of_a_large_array(rng: Any) -> None:
     x, index = rng.standard_normal((256, 128)).astype(np.float32), rng.integers(0, 128, (256, 1))
-    gather = small.gather(plan_of("gather", x, index, dim=1))
+    gather = small_index.gather(plan_of("gather", x, index, dim=1))
     assert (
         gather
-        and small.scatter(plan_of("scatter", x, index, x[:, :1], dim=1, reduce="add")) is None
+        and small_index.scatter(plan_of("scatter", x, index, x[:, :1], dim=1, reduce="add")) is None
     )
     for a in layouts(x):
         same(gather(a, index, dim=1), np.take_along_axis(x, index, 1))
@@ -208,7 +229,7 @@ def test_whether_indices_are_in_range() -> None:
         index = np.array(values, np.int64)
         for a in (index, index.astype(np.int32) if max(values, default=0) < 9 else index):
             for b in (a, np.repeat(a, 2)[::2]):
-                assert bool(small.is_within(b, 5)) == all(0 <= v < 5 for v in b.tolist())
+                assert bool(small_index.is_within(b, 5)) == all(0 <= v < 5 for v in b.tolist())
 
 
 def test_what_is_left_to_the_general_kernels() -> None:
@@ -216,8 +237,8 @@ def test_what_is_left_to_the_general_kernels() -> None:
     index = np.zeros((1, 2), np.int64)
     assert small.along(plan_of("softmax", large, dim=0)) is None
     assert small.along(plan_of("softmax", empty, dim=0)) is None
-    assert small.gather(plan_of("gather", large[:2, :3], index, dim=0)) is None  # x is wider
-    assert small.take(plan_of("take", empty, np.zeros(0, np.int64))) is None
+    assert small_index.gather(plan_of("gather", large[:2, :3], index, dim=0)) is None  # x is wider
+    assert small_index.take(plan_of("take", empty, np.zeros(0, np.int64))) is None
 
 
 def test_a_kernel_of_a_user_is_called() -> None:

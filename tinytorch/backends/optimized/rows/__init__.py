@@ -17,6 +17,7 @@ bisection       where values would be inserted, what is drawn by weights, places
 scans           running sums
 extremes        where the largest and the smallest are, across memory
 uniform         random numbers
-small           gathers, softmax and where extremes are, for small arrays of one shape
-small_order     indices that sort such arrays
+small           softmax, scans and where extremes are, for small arrays of one shape
+small_index     gathers and scatters of such arrays
+small_order     indices that sort them
 """

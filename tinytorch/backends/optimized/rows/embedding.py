@@ -79,7 +79,7 @@ def scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
 
 
 @kernel
-def _gather_line(x: Array, line: Array, out: Array) -> None:
+def gather_line(x: Array, line: Array, out: Array) -> None:
     """out[i, j] = x[i, line[j]]."""
     for i in range(out.shape[0]):
         source, target = x[i], out[i]
@@ -88,7 +88,17 @@ def _gather_line(x: Array, line: Array, out: Array) -> None:
 
 
 @kernel
-def _scatter_line(line: Array, src: Array, out: Array, add: bool) -> None:
+def gather_slices(x: Array, line: Array, out: Array) -> None:
+    """out[i, j, :] = x[i, line[j], :]."""
+    for i in range(out.shape[0]):
+        for j in range(line.size):
+            source, target = x[i, line[j]], out[i, j]
+            for k in range(target.size):
+                target[k] = source[k]
+
+
+@kernel
+def scatter_line(line: Array, src: Array, out: Array, add: bool) -> None:
     """Put or add each src[i, j] at out[i, line[j]]."""
     for i in range(out.shape[0]):
         values, row = src[i], out[i]
@@ -98,7 +108,7 @@ def _scatter_line(line: Array, src: Array, out: Array, add: bool) -> None:
 
 
 @kernel
-def _scatter_slices(line: Array, src: Array, out: Array, add: bool) -> None:
+def scatter_slices(line: Array, src: Array, out: Array, add: bool) -> None:
     """Put or add each src[i, j, :] at out[i, line[j], :]."""
     for i in range(out.shape[0]):
         for j in range(line.size):
@@ -150,7 +160,7 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     if line is None:
         fits = run(contiguous(index).reshape(shape), values, target, reduce == "add")
     elif fits := bool(line.min() >= 0 and line.max() < x.shape[dim]):
-        put = _scatter_slices if tail else _scatter_line
+        put = scatter_slices if tail else scatter_line
         put(line, values, target, reduce == "add")
     if not fits:
         raise out_of_range(x.shape[dim])
@@ -187,7 +197,7 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     elif tail:  # NumPy copies whole slices; "clip" is its mode without a check
         np.take(source, line, axis=1, out=out.reshape(of_index), mode="clip")
     else:
-        _gather_line(source, line, out.reshape(of_index))
+        gather_line(source, line, out.reshape(of_index))
     return out
 
 
@@ -204,7 +214,7 @@ def take(x: Array, index: Array) -> Array:
     if not x.flags.c_contiguous:  # of which `np.take` would copy all rows first
         if x.ndim == 2 and index.ndim == 1 and x.T.flags.c_contiguous and x.size >= FEW:
             columns = np.empty((x.shape[1], index.size), x.dtype)
-            _gather_line(x.T, contiguous(index), columns)
+            gather_line(x.T, contiguous(index), columns)
             return columns.T
         return contiguous(x[index])
     out = buffers.empty(index.shape + x.shape[1:], x.dtype)

@@ -16,10 +16,9 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from tinytorch.backends import reference
 from tinytorch.backends.optimized.elementwise.logarithms import log
 from tinytorch.backends.optimized.elementwise.math import EXACT, exp, exp_of_negative
-from tinytorch.backends.optimized.rows import cross, embedding, scans, selection, softmax
+from tinytorch.backends.optimized.rows import cross, scans, selection, softmax
 from tinytorch.backends.optimized.rows.order import number_key
 from tinytorch.backends.optimized.rows.reductions import KERNELS
 from tinytorch.dtypes import Array, Shape, TensorMeta
@@ -32,9 +31,9 @@ from tinytorch.op import Plan
 Kernel = Callable[..., Array]
 
 FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_NUMBERS = (*FLOATS, np.dtype(np.int64))
-_INT64 = np.dtype(np.int64)
-_compiled = partial(kernel, nogil=False)
+NUMBERS = (*FLOATS, np.dtype(np.int64))
+INT64 = np.dtype(np.int64)
+compiled = partial(kernel, nogil=False)
 
 # Numbers that move up by one in less than the calls around NumPy's sort take: each number moves up
 # to as many times as there are places.
@@ -48,20 +47,20 @@ def entry(step: Any, sizes: int, *dtypes: np.dtype[Any]) -> Callable[..., Any]:
     return found
 
 
-def _three(shape: Shape, dim: int) -> tuple[int, int, int]:
+def outer_length_inner(shape: Shape, dim: int) -> tuple[int, int, int]:
     """The shape as (outer, length, inner)."""
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
-def _dtypes(plan: Plan) -> list[np.dtype[Any]]:
+def dtypes_of(plan: Plan) -> list[np.dtype[Any]]:
     return [o.dtype.dtype for o in plan.operands if isinstance(o, TensorMeta)]
 
 
 def is_small(plan: Plan) -> bool:
-    return _are_small(*(o for o in plan.operands if isinstance(o, TensorMeta)), plan.meta)
+    return are_small(*(o for o in plan.operands if isinstance(o, TensorMeta)), plan.meta)
 
 
-def _are_small(*metas: TensorMeta) -> bool:
+def are_small(*metas: TensorMeta) -> bool:
     return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in metas)
 
 
@@ -80,7 +79,7 @@ def on_one(plan: Plan, step: Callable[..., Any]) -> Kernel:
     return run
 
 
-def _two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.empty) -> Kernel:
+def on_two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.empty) -> Kernel:
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
 
     def run(a: Array, b: Array, **_: Any) -> Array:
@@ -94,168 +93,10 @@ def _two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.em
     return run
 
 
-# -- by index --------------------------------------------------------------------------------------
-
-
-def _is_whole(plan: Plan, x_is_small: bool = True) -> bool:
-    """Whether x and the index have one shape but along `dim`, and types that kernels have."""
-    x, index = plan.operands[:2]
-    dim = plan.params["dim"]
-    if not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
-        return False
-    if not (is_small(plan) if x_is_small else _are_small(index, plan.meta) and 0 not in x.shape):
-        return False
-    first, second = (m.shape[:dim] + m.shape[dim + 1 :] for m in (x, index))
-    return first == second and x.dtype.dtype in _NUMBERS and index.dtype.dtype == _INT64
-
-
-@_compiled
-def _gather(
-    outer: int, length: int, count: int, inner: int, x: Array, index: Array, out: Array
-) -> None:
-    if inner == 1:
-        wanted, found = index.reshape((outer, count)), out.reshape((outer, count))
-        embedding.gather_rows(x.reshape((outer, length)), wanted, found)
-    else:
-        wide = (outer, count, inner)
-        source = x.reshape((outer, length, inner))
-        embedding.gather_columns(source, index.reshape(wide), out.reshape(wide))
-
-
-def gather(plan: Plan) -> Kernel | None:
-    """See `embedding.gather`; few elements of a large x are no work for threads, either."""
-    if not _is_whole(plan, x_is_small=False):
-        return None
-    (outer, length, inner), dim = _three(_shape(plan), plan.params["dim"]), plan.params["dim"]
-    step = partial(_gather_entry(plan.meta.dtype.dtype), outer, length, plan.meta.shape[dim], inner)
-    if is_small(plan):
-        return _two(plan, step)
-    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
-
-    def run(x: Array, index: Array, **_: Any) -> Array:
-        out = np.empty(shape, dtype)
-        try:
-            step(x, index, out)
-        except BufferError:  # x is not copied for a few of its elements
-            return embedding.gather(x, index, dim=dim)
-        return out
-
-    return run
-
-
-@cache
-def _gather_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return entry(_gather, 4, dtype, _INT64, dtype)
-
-
-def _shape(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> Shape:
     x = plan.operands[0]
     assert isinstance(x, TensorMeta)
     return x.shape
-
-
-@_compiled
-def _scatter(
-    outer: int,
-    length: int,
-    count: int,
-    inner: int,
-    add: int,
-    x: Array,
-    index: Array,
-    src: Array,
-    out: Array,
-) -> bool:
-    for i in range(x.size):
-        out[i] = x[i]
-    if inner == 1:
-        places, values = index.reshape((outer, count)), src.reshape((outer, count))
-        return embedding.scatter_rows(places, values, out.reshape((outer, length)), add == 1)
-    wide = (outer, count, inner)
-    target = out.reshape((outer, length, inner))
-    return embedding.scatter_columns(index.reshape(wide), src.reshape(wide), target, add == 1)
-
-
-def scatter(plan: Plan) -> Kernel | None:
-    """See `embedding.scatter`."""
-    if not _is_whole(plan) or len(set(_dtypes(plan)[::2])) > 1:
-        return None
-    dim, index = plan.params["dim"], plan.operands[1]
-    assert isinstance(index, TensorMeta)
-    outer, length, inner = _three(_shape(plan), dim)
-    is_sum = plan.params["reduce"] == "add"
-    entry = _scatter_entry(plan.meta.dtype.dtype)
-    step = partial(entry, outer, length, index.shape[dim], inner, int(is_sum))
-    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
-
-    def run(x: Array, index: Array, src: Array, **_: Any) -> Array:
-        out = np.empty(shape, dtype)
-        try:
-            fits = step(x, index, src, out)
-        except BufferError:
-            fits = step(*map(in_order, (x, index, src)), out)
-        if not fits:
-            raise embedding.out_of_range(length)
-        return out
-
-    return run
-
-
-@cache
-def _scatter_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return entry(_scatter, 5, dtype, _INT64, dtype, dtype)
-
-
-@_compiled
-def _take(width: int, x: Array, index: Array, out: Array) -> None:
-    last = x.size // width - 1
-    if width == 1:
-        for i in range(index.size):
-            out[i] = x[min(max(index[i], 0), last)]
-        return
-    for i in range(index.size):
-        row = min(max(index[i], 0), last) * width
-        for j in range(width):
-            out[i * width + j] = x[row + j]
-
-
-def take(plan: Plan) -> Kernel | None:
-    """See `embedding.take`."""
-    x, index = plan.operands
-    if not is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
-        return None
-    if x.dtype.dtype not in FLOATS or index.dtype.dtype != _INT64:
-        return None
-    return _two(plan, partial(_take_entry(x.dtype.dtype), math.prod(x.shape[1:])))
-
-
-@cache
-def _take_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return entry(_take, 1, dtype, _INT64, dtype)
-
-
-@_compiled
-def _scatter_add(width: int, g: Array, index: Array, out: Array) -> None:
-    for i in range(index.size):
-        row = index[i] * width
-        for j in range(width):
-            out[row + j] += g[i * width + j]
-
-
-def scatter_add(plan: Plan) -> Kernel | None:
-    """See `embedding.scatter_add`; its indices are in range."""
-    g, index = plan.operands
-    if not is_small(plan) or not isinstance(g, TensorMeta) or not isinstance(index, TensorMeta):
-        return None
-    if g.dtype.dtype not in _NUMBERS or index.dtype.dtype != _INT64:
-        return None
-    step = partial(_scatter_add_entry(g.dtype.dtype), math.prod(plan.meta.shape[1:]))
-    return _two(plan, step, np.zeros)
-
-
-@cache
-def _scatter_add_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return entry(_scatter_add, 1, dtype, _INT64, dtype)
 
 
 # -- where the extremes are ------------------------------------------------------------------------
@@ -265,7 +106,7 @@ def _scatter_add_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
 def _where_entry(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
     of_rows, of_columns = KERNELS[name]
 
-    @_compiled
+    @compiled
     def of_arrays(outer: int, length: int, inner: int, x: Array, out: Array) -> None:
         """The first place of the extreme, or of a NaN."""
         if inner == 1:
@@ -294,15 +135,15 @@ def _where_entry(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
             for j in range(inner):
                 at[j] = 0 if row[j] == best[j] or row[j] != row[j] else at[j]
 
-    return entry(of_arrays, 3, dtype, _INT64)
+    return entry(of_arrays, 3, dtype, INT64)
 
 
 def extreme_at(plan: Plan) -> Kernel | None:
     """As NumPy's argmax and argmin: a NaN is the extreme, and of equal ones the first counts."""
-    if not is_small(plan) or (dtype := _dtypes(plan)[0]) not in FLOATS:
+    if not is_small(plan) or (dtype := dtypes_of(plan)[0]) not in FLOATS:
         return None
     entry = _where_entry({"argmax": "amax", "argmin": "amin"}[plan.op.name], dtype)
-    return on_one(plan, partial(entry, *_three(_shape(plan), plan.params["dim"])))
+    return on_one(plan, partial(entry, *outer_length_inner(shape_of(plan), plan.params["dim"])))
 
 
 # -- the first in order --------------------------------------------------------------------------
@@ -333,15 +174,15 @@ def _first_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
                 for j in range(start, stop):
                     places[i, j - start, k] = indices[j]
 
-    return entry(first, 5, dtype, _INT64)
+    return entry(first, 5, dtype, INT64)
 
 
 def partial_argsort(plan: Plan) -> Kernel | None:
     """See `selection.partial_argsort`; the first few only."""
-    params, (dtype, *_) = plan.params, _dtypes(plan)
-    if not is_small(plan) or dtype not in _NUMBERS:
+    params, (dtype, *_) = plan.params, dtypes_of(plan)
+    if not is_small(plan) or dtype not in NUMBERS:
         return None
-    outer, length, inner = _three(_shape(plan), params["dim"])
+    outer, length, inner = outer_length_inner(shape_of(plan), params["dim"])
     stop, size = params["start"] + params["length"], outer * length * inner
     is_sorted = size * stop > MOVES and selection.pays_sorted(size, length, stop)
     if stop > selection.FEW or is_sorted:
@@ -355,7 +196,7 @@ def partial_argsort(plan: Plan) -> Kernel | None:
 
 
 def _softmax_columns(is_log: bool) -> Any:
-    @_compiled
+    @compiled
     def columns(x: Array, out: Array) -> None:
         """Of (outer, length, inner), whole rows at a time."""
         inner = x.shape[2]
@@ -389,7 +230,7 @@ def _softmax_columns(is_log: bool) -> Any:
 
 
 def _softmax_columns_backward(is_log: bool) -> Any:
-    @_compiled
+    @compiled
     def columns(g: Array, y: Array, out: Array) -> None:
         """Of (outer, length, inner); y is the result of softmax, or of its logarithm."""
         inner = g.shape[2]
@@ -446,45 +287,19 @@ def _along_entry(name: str, is_rows: bool, *dtypes: np.dtype[Any]) -> Callable[.
         of_columns(g.reshape(shape), y.reshape(shape), out.reshape(shape))
 
     if len(dtypes) == 3:
-        return entry(_compiled(rows_of_two if is_rows else columns_of_two), 3, *dtypes)
-    return entry(_compiled(rows_of_one if is_rows else columns_of_one), 3, *dtypes)
+        return entry(compiled(rows_of_two if is_rows else columns_of_two), 3, *dtypes)
+    return entry(compiled(rows_of_one if is_rows else columns_of_one), 3, *dtypes)
 
 
 def along(plan: Plan) -> Kernel | None:
     """What is in `ALONG`: see `softmax`, `scans` and `cross`."""
-    (x, *_), dtypes = plan.operands, _dtypes(plan)
+    (x, *_), dtypes = plan.operands, dtypes_of(plan)
     if not is_small(plan) or len(set(dtypes)) > 1 or dtypes[0] not in FLOATS:
         return None
     assert isinstance(x, TensorMeta)
     if softmax.EXP_STEPS * x.size >= threads.SERIAL_BELOW:
         return None
-    outer, length, inner = _three(x.shape, plan.params["dim"])
+    outer, length, inner = outer_length_inner(x.shape, plan.params["dim"])
     entry = _along_entry(plan.op.name, inner == 1, *dtypes, plan.meta.dtype.dtype)
     step = partial(entry, outer, length, inner)
-    return _two(plan, step) if len(dtypes) == 2 else on_one(plan, step)
-
-
-# -- conditions ------------------------------------------------------------------------------------
-
-
-@_compiled
-def _is_within(extent: int, index: Array) -> bool:
-    fits = True
-    for i in range(index.size):
-        fits &= (index[i] >= 0) & (index[i] < extent)
-    return fits
-
-
-@cache
-def _within_entry() -> Callable[..., Any]:
-    return entry(_is_within, 1, _INT64)
-
-
-def is_within(data: Array, extent: int) -> Any:
-    """As `reference.is_within`."""
-    if data.dtype is _INT64 and data.nbytes < buffers.POOLED_FROM:
-        try:
-            return _within_entry()(extent, data)
-        except BufferError:
-            pass
-    return reference.is_within(data, extent)
+    return on_two(plan, step) if len(dtypes) == 2 else on_one(plan, step)
