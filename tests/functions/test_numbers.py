@@ -197,7 +197,9 @@ def test_what_is_no_number_is_refused_by_its_type(name: str, value: Any, backend
         "alpha": lambda: x.add_(x, alpha=value),
     }
     call = calls.get(name, lambda: getattr(x, name)(value))
-    refused = (TypeError, ShapeError, ValueError) if name in ("t[0] =", "clamp", "clamp_") else TypeError
+    refused = (
+        (TypeError, ShapeError, ValueError) if name in ("t[0] =", "clamp", "clamp_") else TypeError
+    )
     with tinytorch.using_backend(backend), pytest.raises(refused):
         call()
     assert x.tolist() == [1.0, 2.0]

@@ -180,6 +180,16 @@ def test_parts_of_larger_arrays_in_any_order(pooled, data, seed):
         np.testing.assert_array_equal(run(raw, b), b)
 
 
+def test_rows_that_are_not_aligned_are_copied(rng):
+    """Where others with the same strides were walked along before."""
+    run = specialize(add, np.dtype(np.float32), ((4, 16), (4, 16)))
+    raw = np.zeros(4 * 128 + 4, np.uint8)
+    parts = [raw[at : at + 4 * 128].view(np.float32).reshape(4, 32)[:, 4:20] for at in (0, 1, 0)]
+    for part in parts:
+        part[...] = rng.standard_normal((4, 16))
+        np.testing.assert_array_equal(run(part, part), part + part)
+
+
 def test_layouts_are_remembered_but_bounded(monkeypatch):
     monkeypatch.setattr(specialized, "LAYOUTS", 3)
     whole = np.ones((40, 64), np.float32)

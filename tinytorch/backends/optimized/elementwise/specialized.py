@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,6 +28,8 @@ from tinytorch.jit.entries import flat_type, memory_type
 from tinytorch.jit.library import JIT
 
 LAYOUTS = 64  # of the operands of one plan, to remember
+
+InPlace = Callable[[Sequence[Any], Array], Array]
 
 
 def specialize(
@@ -129,62 +130,81 @@ class _Reordered:
         self.loops, self.shapes, self.loop, self.by_rows = loops, shapes, loop, by_rows
         self.ufunc = ufunc
         self.places = [i for i, s in enumerate(shapes) if s is not None]
-        self.known: dict[tuple[Any, ...], Any] = {}
+        self.known: dict[tuple[Any, ...], InPlace | None] = {}
 
     def run(self, operands: Sequence[Any], out: Array) -> Array:
         """The result, in `out`; of large arrays in the order of the operands."""
-        is_large = out.nbytes >= buffers.POOLED_FROM
         if self.by_rows is not None:
-            arrays = [operands[i] for i in self.places]
-            key = tuple([x.strides for x in arrays])
-            if key not in self.known:
-                if len(self.known) >= LAYOUTS:
-                    self.known.clear()
-                self.known[key] = self._in_place(arrays, is_large)
-            in_place = self.known[key]
+            key = tuple([operands[i].strides for i in self.places])
+            try:
+                in_place = self.known[key]
+            except KeyError:
+                in_place = self._remember(key, operands, out)
             if in_place is not None:
-                with suppress(BufferError):  # not aligned
+                try:
                     return in_place(operands, out)
-        if is_large:
+                except BufferError:  # not aligned
+                    pass
+        if out.nbytes >= buffers.POOLED_FROM:
             loops = self.loops
             return (loops.plans.get(self.shapes) or loops.plan(self.shapes))(*operands)
         self.loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in operands], out)
         return out
 
-    def _in_place(self, arrays: Sequence[Array], is_large: bool) -> Callable[..., Array] | None:
+    def _remember(
+        self, key: tuple[Any, ...], operands: Sequence[Any], out: Array
+    ) -> InPlace | None:
+        if len(self.known) >= LAYOUTS:
+            self.known.clear()
+        found = self._in_place([operands[i] for i in self.places], out)
+        self.known[key] = found
+        return found
+
+    def _in_place(self, arrays: Sequence[Array], out: Array) -> InPlace | None:
         """What reads operands with such strides where they are; None if they are to be copied."""
         assert self.by_rows is not None
-        rows = steps_of_rows(arrays[0].shape, arrays, self.places, len(self.shapes))
+        rows = steps_of_rows(out.shape, arrays, self.places, len(self.shapes))
         if rows is not None:
-            return partial(_by_rows, self.by_rows(), rows)
-        order = order_in_memory(arrays) if is_large else None
-        if order is not None:
-            return partial(_turned, self.loop, order)
-        if self.ufunc is None or any(map(pays_by_tiles, arrays)):
+            return _by_rows(self.by_rows(), rows)
+        if out.nbytes < buffers.POOLED_FROM:  # a program copies a small view to C order as well
             return None
-        return partial(_by_numpy, self.ufunc)  # numbers apart, such as x[..., ::2], uncopied
+        order = order_in_memory(arrays)
+        if order is not None:
+            return _turned(self.loop, order, out.shape)
+        if self.ufunc is None:
+            return None
+        # numbers apart, such as x[..., ::2], uncopied
+        return None if any(map(pays_by_tiles, arrays)) else _by_numpy(self.ufunc)
 
 
-def _by_rows(
-    entry: Callable[..., Any], rows: tuple[int, Array], operands: Sequence[Any], out: Array
-) -> Array:
-    entry(0, *rows, *operands, out)
-    return out
+def _by_rows(entry: Callable[..., Any], rows: tuple[int, Array]) -> InPlace:
+    length, geometry = rows
+
+    def run(operands: Sequence[Any], out: Array) -> Array:
+        entry(0, length, geometry, *operands, out)
+        return out
+
+    return run
 
 
-def _by_numpy(ufunc: Any, operands: Sequence[Any], out: Array) -> Array:
-    silence.run(partial(ufunc, *operands, out))
-    return out
+def _by_numpy(ufunc: Any) -> InPlace:
+    def run(operands: Sequence[Any], out: Array) -> Array:
+        silence.run(partial(ufunc, *operands, out))
+        return out
+
+    return run
 
 
-def _turned(
-    loop: Callable[..., Any], order: tuple[int, ...], operands: Sequence[Any], out: Array
-) -> Array:
+def _turned(loop: Callable[..., Any], order: tuple[int, ...], shape: Shape) -> InPlace:
     """The result in the order of memory of the operands."""
-    turned = [x.transpose(order) if isinstance(x, np.ndarray) else x for x in operands]
-    result = out.reshape([out.shape[d] for d in order])
-    loop(*turned, result)
-    return result.transpose(inverse(order))
+    turned, back = tuple([shape[d] for d in order]), inverse(order)
+
+    def run(operands: Sequence[Any], out: Array) -> Array:
+        result = out.reshape(turned)
+        loop(*[x.transpose(order) if isinstance(x, np.ndarray) else x for x in operands], result)
+        return result.transpose(back)
+
+    return run
 
 
 def _entry(
