@@ -55,7 +55,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              that are asked for read, and no more (40; backends 17: four rows
 #                              of a batch at a time); neg_, sqrt_ and the like, clamp_, and small
 #                              casts likewise (40); x[i, j] of few elements (13); what is no number
-#                              and what float32 has not (10; backends 15: zeros at the speed of memory);
+#                              and what float32 has not (10; backends 15: zeros at the speed of
+#                              memory);
 #                              (nn 29: weights by layer, parametrized values that are kept for a
 #                              block; graph 27: Functions' contexts, gradients with a history;
 #                              compat 71: NumPy's functions of tensors, names and answers; data 15:
