@@ -93,7 +93,7 @@ def test_gradients_of_slices_in_a_program_are_pytorchs(
 def test_large_tensors_cut_along_each_dimension(
     shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
-    """Narrow pieces are joined by rows and turned."""
+    """Columns are joined by rows and turned."""
     x = tinytorch.from_numpy(rng.standard_normal(shape)).requires_grad_(True)
     for dim in range(len(shape)):
         whole = rng.standard_normal(shape)
@@ -111,7 +111,7 @@ def test_large_tensors_cut_along_each_dimension(
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_large_tensors_cut_in_a_program(dim: int, backend: str, rng: np.random.Generator) -> None:
-    """Narrow pieces are turned there, too: parts of `cat` are as wide as the tensor."""
+    """Columns are turned there, too: parts of `cat` are rows."""
     whole = rng.standard_normal((200, 300))
     seeds = [tinytorch.from_numpy(w.copy()) for w in np.moveaxis(whole, dim, 0)]
     x = tinytorch.zeros(200, 300, dtype="float64", requires_grad=True)
@@ -123,6 +123,19 @@ def test_large_tensors_cut_in_a_program(dim: int, backend: str, rng: np.random.G
     assert found.is_contiguous()
     joins = {plan.operands for plan in kernels if plan.op is ops.cat and len(plan.operands) > 100}
     assert {parts[0].shape for parts in joins} <= {(1, 300), (1, 200)}
+
+
+def test_large_tensors_cut_into_pairs_of_columns(rng: np.random.Generator) -> None:
+    """What is wider than a column is joined as it is: turned, it would be read along no row."""
+    whole = rng.standard_normal((200, 300))
+    seeds = [tinytorch.from_numpy(w.copy()) for w in np.split(whole, 150, 1)]
+    x = tinytorch.zeros(200, 300, dtype="float64", requires_grad=True)
+    with tinytorch.using_backend(NumpyBackend()):
+        for _ in range(2 * HOT):
+            (found,) = grad(tinytorch.split(x, 2, 1), [x], seeds)
+        joins = {plan.operands for plan in current_backend().kernels if plan.op is ops.cat}
+    np.testing.assert_array_equal(found.numpy(), whole)
+    assert {parts[0].shape for parts in joins} == {(200, 2)}
 
 
 def _places(parts: list[Any], dim: int) -> list[tuple[int, int]]:

@@ -22,8 +22,6 @@ from tinytorch.state import STATE, is_recording, no_mode_active
 Tensor = Any
 Part = tuple[Record, Tensor]  # of a slice, and its gradient
 
-LINE = 64  # bytes of a cache line
-
 
 def may_wait(record: Record, g: Tensor) -> bool:
     """Whether nobody follows what is computed but a program of ops, as in `tinytorch.replay`, and
@@ -86,9 +84,9 @@ def _side_by_side(parts: list[Part]) -> Tensor | None:
             return None
         end += g.meta.shape[cut]
     pieces = [g for _, g in placed]
-    has_long_rows = placed[0][1].meta.nbytes >= LINE * math.prod(shape[:cut])
-    if has_long_rows or meta.nbytes < LARGE:
+    are_columns = meta.size == len(pieces) * math.prod(shape[:cut])
+    if not are_columns or meta.nbytes < LARGE:
         return cat(pieces, cut)
-    # a few elements of each row at a time would take as many walks through all of the memory
+    # one element of each row at a time would take as many walks through all of the memory
     rows = cat([transpose(g, 0, cut) for g in pieces], 0)
     return apply(ops.copy, transpose(rows, 0, cut))
