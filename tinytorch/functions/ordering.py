@@ -354,7 +354,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     check_not_negative("bincount: minlength", minlength)
     array = x._concrete("bincount")
     try:
-        counts = np.bincount(array, minlength=minlength)
+        counts = current_backend().replacement_of(np.bincount)(array, minlength=minlength)
     except ValueError:
         raise ValueError(f"bincount: {array.min()} is negative") from None
     if weights is None:

@@ -297,6 +297,7 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     reference.bisected: bisection.bisected,
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
+    np.bincount: bisection.counted,
     reference.write_positions: bisection.write_positions,
 }
 #: NumPy's functions whose results are those of our loops, bit for bit.

@@ -76,3 +76,24 @@ def test_positions_of_what_is_true(shape: tuple[int, ...], rng: Any) -> None:
             np.testing.assert_array_equal(out[:-1], np.argwhere(true))
             assert (out[-1] == -7).all()
             out[:-1] = -1
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_equal_numbers_are_counted(dtype: str, rng: Any) -> None:
+    many = bisection.MANY
+    for n, below, least in ((0, 1, 3), (many, 3, 9), (many + 3, 100, 2), (many, 2**20, 0)):
+        x = rng.integers(0, below, n).astype(dtype)
+        for a in layouts(x) if n else [x]:
+            found = bisection.counted(a, least)
+            np.testing.assert_array_equal(found, np.bincount(x, minlength=least), strict=True)
+    with pytest.raises(ValueError, match="negative"):
+        bisection.counted(np.array([0] * many + [-1], dtype), 0)
+
+
+def test_the_backend_counts_so() -> None:
+    with tinytorch.using_backend("optimized"):
+        x = tinytorch.tensor([2, 0, 2] * 1000)
+        assert x.bincount(minlength=4).tolist() == [1000, 0, 2000, 0]
+        assert x.bincount(x * 0.5).tolist() == [0, 0, 2000]
+        with pytest.raises(ValueError, match="bincount: -1 is negative"):
+            (x - 1).bincount()
