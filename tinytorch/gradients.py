@@ -215,9 +215,9 @@ def _is_accurate(products: Array) -> bool:
 
 def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
     """g times the product of all other elements: out / x, where there is no 0."""
-    g, out = (_unreduce(t, (dim,), keepdim, x.ndim) for t in (g, out))
+    g = _unreduce(g, (dim,), keepdim, x.ndim)
     if not x.meta.size or holds(out, _is_accurate, traced=False):
-        return g * out / x
+        return g * _unreduce(out, (dim,), keepdim, x.ndim) / x
     # the last of the running products is the product: the gradient of the others is 0
     bounds = tuple((n - 1 if d == dim else 0, n, 1) for d, n in enumerate(x.shape))
     return apply(ops.cumprod_backward, unslice(g, x.shape, bounds), x, dim=dim)
