@@ -108,18 +108,23 @@ def _index_by_lines(
     steps: Sequence[Step], kernels: Sequence[Any], kept: Sequence[int]
 ) -> tuple[list[Step], list[Any]]:
     """Let gathers and scatters read an index that is a line as it was before it was expanded."""
-    expanded = {step.out: step for step in steps if step.plan.op is ops.expand}
-    pairs = []
+    made, pairs = {step.out: step for step in steps}, []
     for step, kernel in zip(steps, kernels, strict=True):
         of_line: Any = getattr(kernel, "of_line", None)
-        index = expanded.get(step.args[1].index) if of_line else None
-        if index and _is_line(index, step.params["dim"]):
-            args = step.args[0], index.args[0], *step.args[2:]
+        index = made.get(step.args[1].index) if of_line else None
+        if index and index.plan.op is ops.expand and _is_line(index, step.params["dim"]):
+            (line,) = index.args
+            while (before := made.get(line.index)) and before.plan.op is ops.reshape:
+                (line,) = before.args  # the kernel takes it in any shape
+            args = step.args[0], line, *step.args[2:]
             step, kernel = Step(step.plan, args, step.params, step.out), of_line()
         pairs.append((step, kernel))
-    read = {*kept, *(n for step, _ in pairs for n in step.reads)}
-    pairs = [p for p in pairs if p[0].out in read or p[0].out not in expanded]
-    return [step for step, _ in pairs], [kernel for _, kernel in pairs]
+    read, used = set(kept), []
+    for step, kernel in reversed(pairs):
+        if step.out in read or step.plan.op not in (ops.expand, ops.reshape):
+            read.update(step.reads)
+            used.append((step, kernel))
+    return [step for step, _ in reversed(used)], [kernel for _, kernel in reversed(used)]
 
 
 def _is_line(expansion: Step, dim: int) -> bool:

@@ -81,10 +81,13 @@ def scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
 @kernel
 def gather_line(x: Array, line: Array, out: Array) -> None:
     """out[i, j] = x[i, line[j]]."""
+    places = np.empty(line.size, np.uint64)  # without a sign to be looked at in each row
+    for j in range(line.size):
+        places[j] = line[j] + (x.shape[1] if line[j] < 0 else 0)
     for i in range(out.shape[0]):
         source, target = x[i], out[i]
         for j in range(target.size):
-            target[j] = source[line[j]]
+            target[j] = source[places[j]]
 
 
 @kernel
