@@ -303,7 +303,8 @@ def normal(
     elif size is None:
         raise TypeError("normal needs a size, or a tensor as mean or std")
     check_not_negative("normal: std", std)
-    std, mean = (t.detach() if is_tensor(t) else t for t in (std, mean))
+    if tensors:
+        std, mean = (t.detach() if is_tensor(t) else t for t in (std, mean))
     shape, kind = shape_arguments((size,)), as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
     drawn = _normal(seed_tensor(generator), seed_tensor(generator), shape, kind, std, mean)
     return with_zero_gradient(drawn, *tensors)  # type: ignore[no-any-return]

@@ -54,6 +54,8 @@ def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
     >>> to(tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
+    if len(target) == 1 and not keywords and target[0] is x.meta.dtype:
+        return x
     if len(target) == 1 and not keywords and is_dtype(target[0]):
         dtype, copied = as_dtype(target[0]), False
     else:
