@@ -89,6 +89,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     Raises:
         ShapeError: a size is negative.
         DTypeError: a gradient is asked of integers, or the dtype does not have the number.
+        TypeError: the value is no number.
 
     >>> full((2,), 7), full((2,), 7.0)
     (tensor([7, 7]), tensor([7., 7.]))
@@ -98,8 +99,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     if dtype is None and isinstance(fill_value, Tensor):
         dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
-    if isinstance(value, (int, float)):
-        value = number_of("full", value, kind)
+    value = number_of("full", value, kind)
     sizes = shape_arguments((size,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)
 

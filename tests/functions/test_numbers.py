@@ -187,13 +187,15 @@ def test_no_finite_number_becomes_infinite_where_it_is_stored(
 @pytest.mark.parametrize("backend", ["naive", "optimized"])
 @pytest.mark.parametrize("value", ["1", None, [1.0, 2.0], {}])
 @pytest.mark.parametrize(
-    "name", ["add_", "mul_", "fill_", "clamp", "clamp_", "t[0] =", "add", "full", "alpha"]
+    "name",
+    ["add_", "mul_", "fill_", "clamp", "clamp_", "t[0] =", "add", "full", "full_like", "alpha"],
 )
 def test_what_is_no_number_is_refused_by_its_type(name: str, value: Any, backend: str) -> None:
     x = tinytorch.tensor([1.0, 2.0])
     calls: dict[str, Callable[[], object]] = {
         "t[0] =": lambda: operator.setitem(x, 0, value),
-        "full": lambda: tinytorch.full((2,), value),
+        "full": lambda: tinytorch.full((2,), value, dtype="float32"),
+        "full_like": lambda: tinytorch.full_like(x, value),
         "alpha": lambda: x.add_(x, alpha=value),
     }
     call = calls.get(name, lambda: getattr(x, name)(value))
@@ -203,3 +205,17 @@ def test_what_is_no_number_is_refused_by_its_type(name: str, value: Any, backend
     with tinytorch.using_backend(backend), pytest.raises(refused):
         call()
     assert x.tolist() == [1.0, 2.0]
+
+
+OF_NUMPY = ["clamp_min", "clamp_max", "scatter", "fill_", "full", "full_like", "masked_fill"]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8"])
+@pytest.mark.parametrize("number", [np.float32(1.5), np.float64(3), np.int64(1), np.int32(3)])
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_numbers_of_numpy_count_as_numbers(name: str, number: Any, dtype: str) -> None:
+    if name.startswith("clamp") or isinstance(number, np.integer):
+        assert _differ(STORED[name], dtype, number) is None
+    x = tinytorch.tensor([1.0, 2.0])
+    assert STORED[name](tinytorch, x, number).dtype is tinytorch.float32
+    assert x.clone().clamp_(number).tolist() == x.clamp(float(number)).tolist()

@@ -323,9 +323,11 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
         raise ValueError("clip needs min, max or both")
     if x.dtype is bool_:
         raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
+    # NumPy's numbers count as Python's
+    min, max = (b.item() if isinstance(b, np.generic) else b for b in (min, max))
     given = [b for b in (min, max) if b is not None]
     for bound in given:
-        if not isinstance(bound, (int, float, np.generic)) and not is_tensor(bound):
+        if not isinstance(bound, (int, float)) and not is_tensor(bound):
             raise TypeError(f"clip takes numbers and tensors, not {type(bound).__name__}")
     dtype = promote(x.meta, *[getattr(b, "meta", type(b)) for b in given])
     low, high = LIMITS.get(dtype, (-math.inf, math.inf))

@@ -70,7 +70,7 @@ def scatter(
     if (src is None) == (value is None):
         raise TypeError("scatter takes what it puts as src or as value")
     src = value if src is None else src
-    if type(src) in SCALAR_TYPES:
+    if type(src) in SCALAR_TYPES or isinstance(src, np.generic):
         src = apply(
             ops.full, shape=index.shape, value=number_of("scatter", src, x.dtype), dtype=x.dtype
         )
