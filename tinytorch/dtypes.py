@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -164,7 +163,7 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
         if not is_beyond(number, dtype):
             return number
     elif isinstance(value, (float, np.floating)):
-        if math.isfinite(value) and limits[0] <= int(value) <= limits[1]:
+        if limits[0] <= float(value) <= limits[1]:  # of NaN neither is true
             return int(value)
     else:
         number = int(value)

@@ -149,6 +149,14 @@ def test_no_integer_is_infinite(number: float) -> None:
     assert x.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+@pytest.mark.parametrize("name", ["full", "full_like", "fill_", "masked_fill", "index", "scatter"])
+def test_a_fraction_beyond_the_last_integer_is_not_within(name: str, dtype: str) -> None:
+    info, case = np.iinfo(dtype), STORED[name]
+    for number in (info.min - 0.5, info.min, info.max - 0.5, info.max, info.max + 0.25):
+        assert _differ(case, dtype, float(number)) is None
+
+
 BEYOND: dict[str, Case] = {
     "full": lambda lib, x, n: lib.full((2,), n),
     "full_like": lambda lib, x, n: lib.full_like(x, n),
