@@ -24,8 +24,6 @@ EXCEPTIONS = {
     "gather": "an empty index of other dimensions than the tensor's is refused",
     "nn.functional.batch_norm": "an input of one dimension is refused",
     "nn.functional.multi_margin_loss": "scores need a dimension of classes",
-    "nn.functional.adaptive_max_pool1d": "return_indices is refused, with what to write instead",
-    "nn.functional.adaptive_max_pool2d": "return_indices is refused, with what to write instead",
     "nn.functional.ctc_loss": "PyTorch gives the derivative for the scores before log_softmax",
     "nn.functional.normalize": "norms of negative order are refused",
     "nn.functional.triplet_margin_with_distance_loss": "the sample's distance is PyTorch's own",

@@ -161,7 +161,7 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class _AdaptiveMax(_Adaptive):
-    """Largest elements; `return_indices=True` is refused by the functions."""
+    """Largest elements; with `return_indices=True` also where they come from."""
 
     def __init__(
         self, output_size: int | Sequence[int | None], return_indices: bool = False

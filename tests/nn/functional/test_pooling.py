@@ -13,6 +13,7 @@ import tinytorch.nn.functional as F
 from tinytorch.autograd import grad, gradgradcheck
 from tinytorch.errors import ShapeError
 from tinytorch.graph import trace
+from tinytorch.replay.function import HOT
 from tinytorch.shapes_conv import window_positions
 
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -108,6 +109,30 @@ def test_adaptive_max_pool2d_equals_pytorch(agree, size, output, ties):
     agree(
         lambda x: F.adaptive_max_pool2d(x, output), lambda x: TF.adaptive_max_pool2d(x, output), x
     )
+    agree(
+        lambda x: F.adaptive_max_pool1d(x[0], output[0]),
+        lambda x: TF.adaptive_max_pool1d(x[0], output[0]),
+        x,
+    )
+
+
+@pytest.mark.parametrize("backend", ["naive", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize(("size", "output"), [((7, 5), (3, 2)), ((4, 6), (2, 3)), ((2, 3), (5, 4))])
+def test_where_adaptive_maxima_come_from(backend, dtype, size, output, rng):
+    x = rng.integers(-3, 3, (2, 3, *size)).astype(dtype)  # many are equal
+    with tinytorch.using_backend(backend):
+        for _ in range(HOT + 2):  # a program, in the end
+            found = F.adaptive_max_pool2d(tinytorch.tensor(x), output, return_indices=True)
+            alone = F.adaptive_max_pool2d(tinytorch.tensor(x), output)
+        row = F.adaptive_max_pool1d(tinytorch.tensor(x[0]), output[1], return_indices=True)
+    values = torch.tensor(x.astype("float32"))
+    wanted = TF.adaptive_max_pool2d(values, output, return_indices=True)
+    wanted_row = TF.adaptive_max_pool1d(values[0], output[1], return_indices=True)
+    for ours, theirs in zip((*found, *row), (*wanted, *wanted_row), strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    np.testing.assert_array_equal(alone.numpy(), found[0].numpy())
+    assert found[0].dtype.name == dtype and found[1].dtype is tinytorch.int64
 
 
 @pytest.mark.parametrize("traced", [False, True])

@@ -15,15 +15,15 @@ from tinytorch.autograd import no_grad
 from tinytorch.autograd.function import Function
 from tinytorch.creation import arange, from_numpy, zeros
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
-from tinytorch.functions.indexing import are_known, gather
+from tinytorch.functions.indexing import are_known, gather, index_select
 from tinytorch.functions.movement import narrow, reshape, squeeze, stack, unsqueeze
-from tinytorch.functions.reductions import amax, argmax, max, mean
+from tinytorch.functions.reductions import amax, argmax, mean
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
 from tinytorch.nn.functional.windows import windows
-from tinytorch.replay import holds
+from tinytorch.replay import holds, keep
 from tinytorch.state import is_recording
 from tinytorch.tensor import Tensor
 
@@ -290,55 +290,66 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | Sequence[int]) -> Tensor:
 def adaptive_max_pool2d(
     x: Tensor, output_size: int | Sequence[int | None], return_indices: bool = False
 ) -> MaybeIndices:
-    """The largest element of each of the windows of `adaptive_avg_pool2d`."""
-    _no_indices("adaptive_max_pool2d", return_indices)
+    """The largest element of each of the windows of `adaptive_avg_pool2d`; of equal ones the first
+    takes the gradient.
+
+    Args:
+        x, output_size: as there.
+        return_indices: also return where in its image, as i * w + j, each element comes from.
+    """
     sizes = _adaptive_sizes("adaptive_max_pool2d", x, output_size, 2)
-    if all(size == 1 for _, size in sizes):
-        return unsqueeze(_over_windows(x.flatten(-2), x.ndim - 2, 1, _largest), -1)
-    # of equal elements the first in the order of memory takes the gradient: the first of each row
-    # first; but a dimension that is not the last is reduced in less time
-    for dim, size in reversed(sizes) if _has_gradient(x) else sizes:
-        x = _window_maxima(x, dim, size)
-    return x
+    return _adaptive_max(x, tuple([size for _, size in sizes]), return_indices)
 
 
 def adaptive_max_pool1d(
     x: Tensor, output_size: int | Sequence[int], return_indices: bool = False
 ) -> MaybeIndices:
-    """The largest element of each of the windows of `adaptive_avg_pool1d`."""
-    _no_indices("adaptive_max_pool1d", return_indices)
-    ((dim, size),) = _adaptive_sizes("adaptive_max_pool1d", x, output_size, 1)
-    return _window_maxima(x, dim, size)
+    """`adaptive_max_pool2d` of the last dimension only: (..., length) gives (..., output_size)."""
+    ((_, size),) = _adaptive_sizes("adaptive_max_pool1d", x, output_size, 1)
+    return _adaptive_max(x, (size,), return_indices)
 
 
-def _window_maxima(x: Tensor, dim: int, count: int) -> Tensor:
-    """Dimension `dim` as the largest elements of `count` windows."""
-    if x.shape[dim] % count == 0 or not _has_gradient(x):
-        return _over_windows(x, dim, count, _largest)
-    with no_grad():  # a gradient that is written once, and not by windows
-        starts, parts = zip(*_uneven(x, dim, count), strict=True)
-        first = from_numpy(np.array(starts).reshape(-1, *(1,) * (x.ndim - dim - 1)))
-        index = stack([argmax(part, dim) for part in parts], dim) + first
-    return gather(x, dim, index)
+def _adaptive_max(x: Tensor, sizes: Shape, return_indices: bool) -> MaybeIndices:
+    """The maxima over the last dimensions, of which there are as many as sizes."""
+    front, extents = x.shape[: -len(sizes)], x.shape[-len(sizes) :]
+    flat = reshape(x, (*front, math.prod(extents)))
+    places = _adaptive_places(extents, sizes)
+    count, length = places.shape
+    all_places = from_numpy(places.reshape(-1))
+
+    def taken() -> Tensor:
+        return reshape(index_select(flat, -1, all_places), (*front, count, length))
+
+    if not (return_indices or _has_gradient(x)):
+        return reshape(amax(taken(), -1), (*front, *sizes))
+    with no_grad():
+        first = from_numpy(np.arange(count) * length)
+        index = keep(apply(ops.take, all_places, argmax(taken(), -1) + first))
+    values = reshape(gather(flat, -1, index), (*front, *sizes))
+    return (values, reshape(index, (*front, *sizes))) if return_indices else values
 
 
-def _largest(x: Tensor, dim: int) -> Tensor:
-    """The maximum along `dim`; of equal ones the first takes the gradient, if there is one."""
-    return max(x, dim)[0] if _has_gradient(x) else amax(x, dim)
+def _adaptive_places(extents: Shape, sizes: Shape) -> Array:
+    """Where in the flattened image the elements of each window are, (windows, elements).
+
+    A window that is shorter than others has its last elements several times: a maximum is that of
+    each element once, and the first of equal ones is the same.
+    """
+    places = np.zeros((1, 1), np.int64)
+    for extent, count in zip(extents, sizes, strict=True):
+        starts = np.arange(count) * extent // count
+        ends = -(-(np.arange(count) + 1) * extent // count)
+        steps = np.arange((ends - starts).max(initial=0))
+        along = np.minimum(starts[:, None] + steps, ends[:, None] - 1)
+        grid = places[:, None, :, None] * extent + along[:, None]
+        places = grid.reshape(len(places) * count, -1)
+    return places
 
 
 def _has_gradient(x: Tensor) -> bool:
     """Whether one is recorded, or, in a trace, may be."""
     is_recorded = x.requires_grad and is_recording()
     return is_recorded or not holds(x, are_known, traced=False)
-
-
-def _no_indices(name: str, asked: bool) -> None:
-    if asked:
-        raise ValueError(
-            f"{name}: return_indices=True is not supported; max_pool2d has it, for windows of one "
-            f"size"
-        )
 
 
 def _adaptive_sizes(
@@ -373,12 +384,5 @@ def _over_windows(
     if extent % count == 0:
         split = reshape(x, (*x.shape[:dim], count, extent // count, *x.shape[dim + 1 :]))
         return reduce(split, dim + 1)
-    return stack([reduce(part, dim) for _, part in _uneven(x, dim, count)], dim)
-
-
-def _uneven(x: Tensor, dim: int, count: int) -> list[tuple[int, Tensor]]:
-    """Where each of `count` windows of dimension `dim` begins, and what is in it."""
-    extent = x.shape[dim]
-    starts = [i * extent // count for i in range(count)]
-    stops = [-(-(i + 1) * extent // count) for i in range(count)]
-    return [(a, narrow(x, dim, a, b - a)) for a, b in zip(starts, stops, strict=True)]
+    bounds = [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
+    return stack([reduce(narrow(x, dim, a, b - a), dim) for a, b in bounds], dim)
