@@ -190,6 +190,7 @@ def test_keys_of_few_arguments_differ(hot: None) -> None:
     x, y = tinytorch.ones(2), tinytorch.ones(2)
     calls = [(x,), (x, 1), (x, True), (x, 1.0), (x, 2), (x, y), (x, 1, 1)]
     calls += [(x, (1, 0)), (x, (0, 1)), (x, (True, False)), (x, [1, 0]), (x, (1, 0, 2)), (x, (1,))]
+    calls += [(x, (True,)), (x, (1.0,)), (x, ()), (x, (1, 0, True)), (x, (1, 0.0, 2))]
     calls += [(x, 1, y), (x, 2, y), (x, 1, True), (x, True, 1), (x, 1, (1, 0)), (x, 1, (True, 0))]
     for args in [*calls * 4, *calls[::-1]]:
         assert described(*args).tolist() == described.replayed(*args).tolist()  # type: ignore[attr-defined]

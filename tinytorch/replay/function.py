@@ -30,6 +30,7 @@ _at_once: ContextVar[bool] = ContextVar("programs_at_once", default=False)
 
 _NO_TENSORS = frozenset((int, tuple, list))
 _NO_OPTION = ((None, None),)
+_INT = frozenset((int,))  # and nothing equal: True is 1
 
 _new: Any = object.__new__
 
@@ -110,7 +111,11 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                 b = args[1]
                 kind = type(b)
                 if kind is int or (
-                    kind is tuple and len(b) == 2 and type(b[0]) is type(b[1]) is int
+                    kind is tuple
+                    and (
+                        (len(b) == 2 and type(b[0]) is type(b[1]) is int)
+                        or _INT.issuperset(map(type, b))
+                    )
                 ):
                     tensors = (first,)
                     key = (function, state.grad, first.meta, first._requires_grad, b)
