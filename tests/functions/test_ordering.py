@@ -24,9 +24,12 @@ def test_nonzero(shape, dtype, backend, rng):
         assert found.dtype is tinytorch.int64
 
 
-def test_nonzero_counts_nan_and_not_the_negative_zero():
-    x = tinytorch.tensor([[float("nan"), -0.0], [0.0, 1.0]])
-    assert x.nonzero().tolist() == [[0, 0], [1, 1]]
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_nonzero_counts_nan_and_not_the_negative_zero(dtype):
+    x = tinytorch.tensor([[float("nan"), -0.0], [0.0, 1.0]]).to(dtype)
+    assert x.nonzero().tolist() == [[0, 0], [1, 1]] and x[0].nonzero().tolist() == [[0]]
+    for found in (x.nonzero(as_tuple=True), tinytorch.where(x)):
+        assert [places.tolist() for places in found] == [[0, 1], [0, 1]]
 
 
 @pytest.mark.parametrize("inverse", [False, True])

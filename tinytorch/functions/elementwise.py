@@ -278,7 +278,7 @@ def where(
     if input is None or other is None:
         if input is not other:
             raise TypeError("where takes a condition, or a condition and two values")
-        found = np.nonzero(np.atleast_1d(condition._concrete("nonzero")))
+        found = np.nonzero(np.atleast_1d(condition._values("nonzero")))
         return tuple(wrap(each, meta_of_array(each)) for each in found)  # type: ignore[return-value]
     if isinstance(input, (bool, int, float)) and isinstance(other, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one

@@ -227,7 +227,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     tensor([[1],
             [3]])
     """
-    array = x._concrete("nonzero")
+    array = x._values("nonzero")
     if as_tuple:
         return tuple(_new(positions) for positions in np.nonzero(np.atleast_1d(array)))
     return _new(_positions(array))
