@@ -162,6 +162,8 @@ BEYOND: dict[str, Case] = {
     "full_like": lambda lib, x, n: lib.full_like(x, n),
     "fill_": lambda lib, x, n: x.clone().fill_(n),
     "masked_fill": lambda lib, x, n: x.masked_fill(x > 0, n),
+    "where": lambda lib, x, n: lib.where(x > 1, x, n),
+    "where not": lambda lib, x, n: lib.where(x > 1, n, x),
     "clamp from": lambda lib, x, n: x.clamp(n),
     "clamp to": lambda lib, x, n: x.clamp(max=n),
     "clamp_": lambda lib, x, n: x.clone().clamp_(-1.0, n),
@@ -227,3 +229,10 @@ def test_numbers_of_numpy_count_as_numbers(name: str, number: Any, dtype: str) -
     x = tinytorch.tensor([1.0, 2.0])
     assert STORED[name](tinytorch, x, number).dtype is tinytorch.float32
     assert x.clone().clamp_(number).tolist() == x.clamp(float(number)).tolist()
+
+
+@pytest.mark.parametrize("number", [1, 1.0, 1e39])
+def test_a_number_is_taken_beside_an_array_of_numpy(number: float) -> None:
+    x, mask = np.float64([3, 4]), tinytorch.tensor([True, False])
+    assert tinytorch.where(mask, x, number).tolist() == [3.0, number]
+    assert tinytorch.where(mask, number, x).tolist() == [number, 4.0]

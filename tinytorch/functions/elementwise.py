@@ -268,6 +268,7 @@ def where(
     With the condition only: the indices where it is true, one vector for each dimension.
 
     Raises:
+        DTypeError: a number is not within the dtype of the result.
         TypeError: only one of input and other is given.
 
     >>> from tinytorch import tensor
@@ -282,10 +283,11 @@ def where(
         return tuple(wrap(each, meta_of_array(each)) for each in found)  # type: ignore[return-value]
     if isinstance(input, (bool, int, float)) and isinstance(other, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
-        input = apply(ops.full, shape=(), value=input, dtype=promote(type(input), type(other)))
-    if type(input) is int:
+        dtype = promote(type(input), type(other))
+        input = apply(ops.full, shape=(), value=number_of("where", input, dtype), dtype=dtype)
+    if _may_not_fit(input):
         input = _beside(other, input)
-    elif type(other) is int:
+    elif _may_not_fit(other):
         other = _beside(input, other)
     return apply(ops.where, condition, input, other)
 
@@ -301,11 +303,16 @@ def _where_of(x: Tensor, condition: Tensor, other: Tensor | float) -> Tensor:
     return where(condition, x, other)
 
 
-def _beside(x: Any, number: int) -> Any:
+def _may_not_fit(x: Any) -> bool:
+    """Whether it is a number that some dtype of its category does not have."""
+    return type(x) is int or (type(x) is float and not -1e38 < x < 1e38)
+
+
+def _beside(x: Any, number: Any) -> Any:
     """A number as one of its common dtype with x, where that has not every number."""
-    if x.meta.dtype.is_floating_point:
+    if not is_tensor(x) or (type(number) is int and x.meta.dtype.is_floating_point):
         return number
-    return number_of("where", number, promote(x.meta, int))
+    return number_of("where", number, promote(x.meta, type(number)))
 
 
 def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
