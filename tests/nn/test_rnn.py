@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import tinytorch
 from tests.nn.twins import assert_twins_agree, make_twins
 from tinytorch import nn
+from tinytorch.autograd import grad
 
 KINDS = ["RNN", "LSTM", "GRU"]
 OPTIONS = [
@@ -103,6 +105,25 @@ def test_second_derivatives(check_twice, rng):
     for kind in KINDS:
         layer = make_twins(kind, 2, 2, bidirectional=True)[0]
         check_twice(lambda x, f=layer: f(x)[0].sum() + (f(x)[0] ** 2).sum(), rng.random((2, 2, 2)))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_second_derivatives_of_calls_that_are_replayed(rng, kind, backend, monkeypatch):
+    """A program keeps sums of gates; a gradient of its gradient needs what they were made of."""
+    monkeypatch.setattr("tinytorch.replay.function.HOT", 1)
+    ours, theirs = make_twins(kind, 3, 4)
+    values = rng.standard_normal((5, 2, 3))
+    x = torch.tensor(values, requires_grad=True)
+    (g,) = torch.autograd.grad((theirs(x)[0] ** 2).sum(), x, create_graph=True)
+    expected = [g, *torch.autograd.grad((g**2).sum(), [x, *theirs.parameters()])]
+    with tinytorch.using_backend(backend):
+        for _ in range(4):
+            x = tinytorch.tensor(values, requires_grad=True)
+            (g,) = grad((ours(x)[0] ** 2).sum(), [x], create_graph=True)
+            found = [g, *grad((g**2).sum(), [x, *ours.parameters()])]
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 1e-7, 1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"proj_size": 2}])

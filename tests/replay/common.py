@@ -16,5 +16,5 @@ def programs(function: Callable[..., Any]) -> list[Any]:
 
 
 def runs(function: Callable[..., Any]) -> bool:
-    """Whether a program runs for the last kind of calls."""
-    return type(programs(function)[-1]) is replaying._Program
+    """Whether a program runs for the last kind of calls; `Several` also where something is kept."""
+    return type(programs(function)[-1]) in (replaying._Program, replaying.Several)

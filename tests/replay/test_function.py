@@ -429,6 +429,20 @@ def test_what_is_kept_is_not_computed_again(hot: None) -> None:
     assert all(bool((g == results[0]).all()) for g in results)
 
 
+def test_what_is_kept_is_computed_again_for_a_gradient_of_the_gradient(hot: None) -> None:
+    @replayed
+    def doubled_sine(x: Tensor) -> Tensor:
+        return keep(x * 2.0).sin()
+
+    x = tensor([0.3, 0.7], requires_grad=True)
+    for _ in range(4):
+        (g,) = grad(doubled_sine(x).sum(), [x], create_graph=True)
+        assert np.allclose(g.tolist(), 2 * np.cos([0.6, 1.4]))
+        (second,) = grad(g.sum(), [x])
+        assert np.allclose(second.tolist(), -4 * np.sin([0.6, 1.4]))
+    assert type(programs(doubled_sine)[-1]) is Several
+
+
 def test_a_result_that_may_be_written_is_computed_again(hot: None) -> None:
     x, w = tinytorch.ones(2, 3), tinytorch.ones(4, 3, requires_grad=True)
     expected = grad(bent(x, w).sum(), [w])[0].tolist()

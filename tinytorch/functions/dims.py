@@ -91,10 +91,9 @@ def shape_arguments(sizes: Sequence[Any]) -> Shape:
     >>> shape_arguments((2, 3)), shape_arguments(([2, 3],)), shape_arguments(())
     ((2, 3), (2, 3), ())
     """
-    kind = type(sizes[0]) if len(sizes) == 1 else int
-    if kind is tuple or (kind is not int and isinstance(sizes[0], Iterable)):
-        sizes = sizes[0]
-    return tuple(map(operator.index, sizes))
+    if len(sizes) == 1 and type(sizes[0]) is not int and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]  # type: ignore[assignment]
+    return tuple([operator.index(s) for s in sizes])
 
 
 def named_or_not(sizes: Sequence[Any], named: Any) -> Shape:

@@ -117,8 +117,10 @@ class Gradients:
             raise NotReplayable(f"{self.name} returns a view of its second argument")
         back = _Backward(traced, present)
         found = back.found()
+        # without what is kept: a gradient that can be differentiated runs the function again
+        again = {n for step in traced.trace.needed(found) for n in step.reads}
+        self.saved = tuple([n in again for n in traced.slots])
         read = {n for step in traced.trace.needed(found, traced.kept) for n in step.reads}
-        self.saved = tuple([n in read for n in traced.slots])
         self.given = [
             i
             for i, (n, meta) in enumerate(zip(traced.results, self.outs, strict=True))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from tinytorch import ops
-from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
 from tinytorch.nn.functional.activation import SELU_ALPHA, SELU_SCALE
 from tinytorch.nn.functional.arguments import inplaceable
-from tinytorch.random import Generator, rand, seed_tensor
-from tinytorch.replay import replayed
+from tinytorch.random import Generator, rand
 from tinytorch.tensor import Tensor
 
 
@@ -159,11 +156,5 @@ def drop(x: Tensor, shape: Shape, p: float, training: bool, generator: Generator
         return x
     if p == 1:
         return x * 0.0
-    out: Tensor = _masked(x, seed_tensor(generator), shape, p)
-    return out
-
-
-@replayed
-def _masked(x: Tensor, seed: Tensor, shape: Shape, p: float) -> Tensor:
-    keep = apply(ops.uniform, seed, shape=shape, dtype=x.dtype) >= p
+    keep = rand(shape, dtype=x.dtype, generator=generator) >= p
     return x * (keep.to(x.dtype) * (1 / (1 - p)))
