@@ -133,6 +133,8 @@ def _trace(
         if not (assume and asked and isinstance(error, TinyTorchError)):
             raise  # else it may be of the assumed gradients alone
     finally:
+        if assume and not is_final:  # what drops a gradient does so where there is one
+            asked += tracer.dropped()
         tracer.restore()
         if not is_final:  # the state that an optimizer made is of a trace that nobody calls
             effects.undo_state()

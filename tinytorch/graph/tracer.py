@@ -307,6 +307,14 @@ class Tracer(Mode):
             if actual is None and any(GradBinding(StateBinding(tensor)).same(b) for b in bindings)
         ]
 
+    def dropped(self) -> list[Tensor]:
+        """The tensors whose gradient the function dropped or replaced, although it is not there."""
+        return [
+            tensor
+            for tensor, actual in self._actual_grads.items()
+            if actual is None and tensor.grad is not self.grads_before[tensor]
+        ]
+
     def node_of(self, tensor: Tensor) -> Node:
         """The node of a tensor's present value; a tensor from outside becomes an input."""
         data = tensor._data

@@ -100,6 +100,32 @@ def test_on_the_optimized_backend(model: str, optimizer: str, mode: str):
         compare(model, optimizer, mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["python", "auto"])
+@pytest.mark.parametrize("steps", [True, False])
+def test_gradients_that_others_left_are_dropped_and_used_as_in_eager_mode(mode, steps):
+    """Of a parameter that the step does not use, by an optimizer that has it."""
+    p, q = (tinytorch.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    optimizer = optim.SGD([p, q], lr=0.5)
+
+    def step(x):
+        (p * x).sum().backward()
+        if steps:
+            optimizer.step()
+        optimizer.zero_grad()
+
+    compiled = tinytorch.compile(step, mode=mode)
+    x = tinytorch.ones(2)
+    compiled(x)
+    for _ in range(3):
+        before = q.tolist()
+        q.grad = tinytorch.ones(2)
+        compiled(x)
+        assert p.grad is None and q.grad is None
+        assert q.tolist() == [v - 0.5 * steps for v in before]
+        compiled(x)
+        assert p.grad is None and q.grad is None
+
+
 def test_gradients_can_be_dropped():
     with using_backend("numpy"):
         eager = Run("mlp", "adam", 10, None)
