@@ -133,6 +133,8 @@ def test_it_computes_what_pytorch_does() -> None:
                 expected = torch.utils._pytree.tree_flatten_with_path(model(*xs))[0]
             found = [tensor_to_torch(y) for y in module(*map(tensor_from_torch, xs))]
             for a, (path, b) in zip(found, expected, strict=True):
+                # the error of a sum is that of its terms, of which the largest result is a measure
+                size = max(1.0, b.double().nan_to_num(posinf=0, neginf=0).abs().max().item())
                 torch.testing.assert_close(
-                    a, b, rtol=2e-5, atol=2e-6, msg=lambda text, p=path: f"{p}: {text}"
+                    a, b, rtol=2e-5, atol=2e-6 * size, msg=lambda text, p=path: f"{p}: {text}"
                 )
