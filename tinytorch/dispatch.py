@@ -196,7 +196,7 @@ def _operand(x: Input) -> Operand:
 
 
 def _requires_grad(x: Input) -> bool:
-    return type(x) not in SCALAR_TYPES and x._requires_grad
+    return is_tensor(x) and x._requires_grad  # what is no input, `apply` refuses
 
 
 def _cast(x: Input, dtype: DType | None) -> Input:
@@ -248,7 +248,7 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     >>> write(x, ops.mul, x, 3.0); x
     tensor([3., 6.])
     """
-    state, inputs = STATE.get(), tuple([_as_input(op, value) for value in inputs])
+    state = STATE.get()
     if state.grad:
         _check_unrecorded(target, op, inputs)
     if state.mode is None:  # nothing is recorded: a context takes as long as a small kernel

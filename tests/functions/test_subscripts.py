@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, strategies as st
 
 import tinytorch
+from tests.op_names import OpNames
 from tests.torch_compare import assert_like_torch
-from tinytorch.dispatch import Mode
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions import subscripts
 from tinytorch.history import Record
@@ -353,7 +353,7 @@ def test_elements_without_ops_are_those_of_the_ops(index, backend, monkeypatch):
     for y in (x, x.T.contiguous().T, x > 5, x.to("bfloat16")):
         found = []
         for few in (2**16, -1):
-            monkeypatch.setattr(subscripts, "_FEW", few)
+            monkeypatch.setattr(subscripts, "LARGEST", few)
             with tinytorch.using_backend(backend):
                 try:
                     picked = y[tuple(entries)]
@@ -364,22 +364,11 @@ def test_elements_without_ops_are_those_of_the_ops(index, backend, monkeypatch):
         assert found[0] == found[1]
 
 
-class Names(Mode):
-    """The names of the ops that it sees."""
-
-    def __init__(self):
-        self.names = []
-
-    def run(self, op, inputs, params, plan):
-        self.names.append(op.name)
-        return self.below(op, inputs, params, plan)
-
-
 def test_elements_are_picked_by_an_op_where_one_is_seen():
     x, i = tinytorch.tensor(X[0], requires_grad=True), tinytorch.tensor([0, 1])
     with tinytorch.using_backend("numpy"):
         assert x[i, i].requires_grad and not x.detach()[i, i].requires_grad
-        with Names() as seen:
+        with OpNames() as seen:
             _ = x.detach()[i, i]
     assert "take" in seen.names
 

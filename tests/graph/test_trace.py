@@ -7,6 +7,7 @@ import pytest
 
 import tinytorch
 from tests.graph.tensors import floats, same
+from tests.op_names import OpNames
 from tinytorch import autograd, nn, optim
 from tinytorch.dispatch import Mode, live_scalar
 from tinytorch.graph import GraphError, trace
@@ -307,17 +308,9 @@ def test_gradients_can_be_dropped(rng):
 
 
 def test_a_replay_passes_through_the_door(rng):
-    class Names(Mode):
-        def __init__(self):
-            self.names = []
-
-        def run(self, op, inputs, params, plan):
-            self.names.append(op.name)
-            return self.below(op, inputs, params, plan)
-
     x = floats(rng, 3)
     traced = trace(lambda x: (x * 2.0).exp(), x)
-    with Names() as seen:
+    with OpNames() as seen:
         traced(x)
     assert seen.names == ["mul", "exp"]
     again = trace(traced, x)

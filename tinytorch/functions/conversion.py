@@ -28,13 +28,11 @@ from tinytorch.dtypes import (
 )
 from tinytorch.functions.copies import copied
 from tinytorch.functions.publish import publish
+from tinytorch.replay.fusion import LARGEST
 from tinytorch.state import STATE, ops_are_unseen
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
-
-
-SMALL = 2**16  # bytes
 
 
 def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
@@ -76,8 +74,8 @@ def _converted(x: Tensor, dtype: DType) -> Tensor:
         return x
     state = STATE.get()
     if (
-        meta.nbytes <= SMALL  # of many a backend may have a faster kernel
-        and float16 not in (dtype, meta.dtype)  # and of these
+        meta.nbytes <= LARGEST
+        and float16 not in (dtype, meta.dtype)  # a backend may have a faster kernel
         and not (x._requires_grad and state.grad)
         and ops_are_unseen(state)
         and type(x._data) is np.ndarray

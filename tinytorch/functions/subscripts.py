@@ -24,6 +24,7 @@ from tinytorch.functions.indexing import are_known, from_front, still_outside
 from tinytorch.history import Record
 from tinytorch.op import Op, Params
 from tinytorch.replay import holds, replayed
+from tinytorch.replay.fusion import LARGEST
 from tinytorch.state import STATE, ops_are_unseen
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _WHOLE = slice(None)
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 _BOUNDS = frozenset((int, type(None)))
-_FEW = 2**16  # bytes of an index
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
@@ -97,7 +97,7 @@ def _elements(x: Tensor, indices: Sequence[Tensor]) -> Tensor | None:
     state = STATE.get()
     if (x._requires_grad and state.grad) or not ops_are_unseen(state):
         return None
-    if indices[0].meta.nbytes > _FEW:  # of many a backend's kernels read what is there in less time
+    if indices[0].meta.nbytes > LARGEST:
         return None
     try:
         picked = x._data[tuple([index._data for index in indices])]

@@ -78,12 +78,8 @@ def _exchange(x: Array, out: Array) -> None:
                     target[i] = row[i]
 
 
-def _by_strides(x: Array) -> tuple[int, ...]:
+def _by_strides(strides: Sequence[int]) -> tuple[int, ...]:
     """The order of dimensions in which strides descend."""
-    return _descending(x.strides)
-
-
-def _descending(strides: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
 
@@ -94,7 +90,7 @@ def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    order = _by_strides(arrays[0])
+    order = _by_strides(arrays[0].strides)
     return order if all(x.transpose(order).flags.c_contiguous for x in arrays) else None
 
 
@@ -105,7 +101,7 @@ def order_of_strides(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    order = _by_strides(arrays[0])
+    order = _by_strides(arrays[0].strides)
     if order == tuple(range(len(order))):
         return None
     for x in arrays:
@@ -162,7 +158,7 @@ def exchanged_rows(x: Array) -> Array | None:
 def _exchange_of(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, Shape] | None:
     """The order of dimensions in which strides descend, and (batch, q, r, n), if that order differs
     from theirs by an exchange of two neighbours, or of two groups of them."""
-    order = _descending(strides)
+    order = _by_strides(strides)
     moved = [d for d, other in enumerate(order) if d != other]
     if not moved or moved[-1] == len(shape) - 1:
         return None

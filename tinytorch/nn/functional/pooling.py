@@ -337,9 +337,8 @@ def _adaptive_places(extents: Shape, sizes: Shape) -> Array:
     """
     places = np.zeros((1, 1), np.int64)
     for extent, count in zip(extents, sizes, strict=True):
-        starts = np.arange(count) * extent // count
-        ends = -(-(np.arange(count) + 1) * extent // count)
-        steps = np.arange((ends - starts).max(initial=0))
+        starts, ends = np.array(_window_bounds(extent, count)).T
+        steps = np.arange((ends - starts).max())
         along = np.minimum(starts[:, None] + steps, ends[:, None] - 1)
         grid = places[:, None, :, None] * extent + along[:, None]
         places = grid.reshape(len(places) * count, -1)
@@ -384,5 +383,10 @@ def _over_windows(
     if extent % count == 0:
         split = reshape(x, (*x.shape[:dim], count, extent // count, *x.shape[dim + 1 :]))
         return reduce(split, dim + 1)
-    bounds = [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
+    bounds = _window_bounds(extent, count)
     return stack([reduce(narrow(x, dim, a, b - a), dim) for a, b in bounds], dim)
+
+
+def _window_bounds(extent: int, count: int) -> list[tuple[int, int]]:
+    """Where each of `count` windows begins and ends, as `adaptive_avg_pool2d` says."""
+    return [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]

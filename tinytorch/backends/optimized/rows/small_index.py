@@ -64,10 +64,8 @@ def gather(plan: Plan) -> Kernel | None:
     """
     if not _is_whole(plan, x_is_small=False):
         return None
-    (outer, length, inner), dim = (
-        outer_length_inner(shape_of(plan), plan.params["dim"]),
-        plan.params["dim"],
-    )
+    dim = plan.params["dim"]
+    outer, length, inner = outer_length_inner(shape_of(plan), dim)
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
     sizes = outer, length, shape[dim], inner
     step = partial(_gather_entry(dtype), *sizes)

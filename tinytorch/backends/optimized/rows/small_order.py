@@ -14,14 +14,13 @@ from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized.elementwise.math import EXACT, order_key
 from tinytorch.backends.optimized.rows import order, small
-from tinytorch.backends.optimized.rows.small import FLOATS, Kernel, is_small
+from tinytorch.backends.optimized.rows.small import FLOATS, INT64, Kernel, compiled, is_small
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.jit.contiguous import in_order
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.op import Plan
 
-_INT64 = np.dtype(np.int64)
 LONG = 512  # elements of a row: NumPy finds a place among fewer in less than 33 walks over them
 
 
@@ -44,7 +43,7 @@ def _entries(dtype: np.dtype[Any]) -> Entries:
             order.unpack_doubles(x.reshape(shape), packed.reshape(shape), mask, bits)
 
     kinds = *(types.intp,) * 3, flat_type(from_dtype(dtype)), flat_type(types.int64)
-    return Entries(**{f.__name__: (kernel(nogil=False)(f), *kinds) for f in (pack, unpack)})
+    return Entries(**{f.__name__: (compiled(f), *kinds) for f in (pack, unpack)})
 
 
 def argsort(plan: Plan) -> Kernel | None:
@@ -58,7 +57,7 @@ def argsort(plan: Plan) -> Kernel | None:
     pack, unpack = partial(entries.pack, *given), partial(entries.unpack, *given)
 
     def run(a: Array, **_: Any) -> Array:
-        packed = np.empty(shape, _INT64)
+        packed = np.empty(shape, INT64)
         try:
             pack(a, packed)
         except BufferError:
@@ -93,7 +92,7 @@ def _count_below(keys: Array, limit: Any) -> Any:
 
 @cache
 def _place_entry() -> Any:
-    @kernel(nogil=False)
+    @compiled
     def find(length: int, place: int, mask: int, x: Array, out: Array) -> None:
         keys = np.empty(length, np.int32)
         for i in range(out.size):
@@ -110,7 +109,7 @@ def _place_entry() -> Any:
                         break
                     equals -= 1
 
-    return small.entry(find, 3, FLOATS[0], _INT64)
+    return small.entry(find, 3, FLOATS[0], INT64)
 
 
 def partial_argsort(plan: Plan) -> Kernel | None:
