@@ -10,6 +10,7 @@ import pytest
 import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch.autograd import grad
+from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.program import Program
 from tinytorch.replay import NotReplayable, fusion, make_program
@@ -146,3 +147,13 @@ def test_on_large_arrays_what_is_heavy_is_not_run_twice() -> None:
             make_program(light, backend, (x,), {}, True)
         i = tinytorch.tensor([0, 1])  # of whole numbers, but few
         make_program(lambda x, i: x[i + 1, i * 2], backend, (x, i), {}, True)
+
+
+def test_copies_and_casts_are_no_loop_of_a_backend_that_has_none() -> None:
+    x = tinytorch.linspace(0, 1, 5)
+
+    def function(x: Tensor) -> Tensor:
+        return x.detach().clone().detach().clone().double().float()
+
+    program = make_program(function, NumpyBackend(), (x,), {})
+    np.testing.assert_array_equal(program.run(x), x._data)

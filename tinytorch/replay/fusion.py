@@ -36,6 +36,8 @@ def fuse_steps(steps: Sequence[Step], kept: Iterable[int], fusible: frozenset[st
         kept: slots that are read by something else than steps.
         fusible: names of the ops that a loop can have (`ComputeBackend.fusible`).
     """
+    if not fusible:  # casts and copies are in any loop, and here there is none
+        return [*steps]
     run_of = _runs(steps, set(kept), fusible)
     members: dict[int, list[Step]] = {}
     for step in steps:
