@@ -22,6 +22,7 @@ from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
 from tinytorch.jit.buffers import own
+from tinytorch.replay.gradients import Gradients
 from tinytorch.replay.steps import backend_with_programs, run_program
 from tinytorch.replay.walks import Engine, walks_from
 from tinytorch.state import STATE, backward_state, grad_mode, no_mode_active
@@ -216,7 +217,7 @@ def _through(
                 listener.ready(source, g)
         if not is_leaf:
             if source.inputs is None or source.clock != write_clock.now:
-                _check_usable(source)
+                _check_usable(source, g)
             if source.op is ops.slice_ and slices.may_wait(source, g):
                 pending.add_part(source, g)
             elif backend is None or not run_program(
@@ -401,15 +402,16 @@ def _output_of(record: Record) -> Tensor:
     return output
 
 
-def _check_usable(record: Record) -> None:
+def _check_usable(record: Record, g: Tensor) -> None:
     """Every value that the gradient reads is still there, and still what the op saw."""
     if record.inputs is None:
         raise AutogradError(
             f"backward: the history of {record.op.name} was freed by an earlier backward; pass "
             f"retain_graph=True to that one to call it twice"
         )
-    saved = [t._data for t in record.inputs if is_tensor(t)]
-    for data in [*saved, record.output]:
+    program = Gradients.behind(record.op)
+    read = record.inputs if program is None else program.read(g, record)
+    for data in [*(t._data for t in read if is_tensor(t)), record.output]:
         if data is not None and write_clock.last_write(data) > record.clock:
             raise AutogradError(
                 f"backward: a value of shape {data.shape} that the gradient of {record.op.name} "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinytorch import dtype_rules, history, ops, shapes
 from tinytorch.backends.base import ComputeBackend
@@ -86,6 +86,22 @@ class Traced:
         return [self.trace.root(n) in self.slots for n in self.results]
 
 
+class GradientRun(NamedTuple):
+    """A program of gradients.
+
+    Attributes:
+        run: takes the gradients of the results, the inputs that are saved, and the arrays of the
+            results that are given and of what is kept. None if there is no gradient.
+        metas: of the gradients; None for an input without one.
+        reads: for each input, then for each result that is given, whether its memory is read.
+            What is saved beyond that is for gradients that run the function again.
+    """
+
+    run: Any
+    metas: list[TensorMeta | None]
+    reads: tuple[bool, ...]
+
+
 class Gradients:
     """The programs of the gradients of a function, one for each set of results that have one.
 
@@ -94,7 +110,8 @@ class Gradients:
         present: positions of the results that a gradient may come from.
 
     Attributes:
-        saved: for each input, whether gradients read it, or what is computed from it.
+        saved: for each input, whether gradients read it, or what is computed from it: a gradient
+            that runs the function again reads all of these, a program often less.
         given: positions of the results that they read.
         kept: positions of what is kept that they read.
         is_several: the results are several tensors.
@@ -131,12 +148,8 @@ class Gradients:
         self.kept = [i for i, n in enumerate(traced.kept) if n in read]
         self._runs = {present: back.run(self)}
 
-    def run(self, present: tuple[int, ...]) -> tuple[Any, list[TensorMeta | None]]:
-        """The program for gradients of these results, and what its results are like.
-
-        It takes their gradients, the inputs that are saved, and the arrays of the results that are
-        given. For an input without a gradient there is None.
-        """
+    def run(self, present: tuple[int, ...]) -> GradientRun:
+        """The program for gradients of these results."""
         found = self._runs.get(present)
         if found is None:
             given = [wrap(None, meta) for meta in self.metas]
@@ -155,8 +168,8 @@ class Gradients:
         inputs = record.inputs
         assert inputs is not None
         count = len(self.metas)
-        run, metas = self.run(present)
-        if is_recording() or STATE.get().mode is not None:
+        run, metas, _ = self.run(present)
+        if _runs_again():
             return _by_ops(self.call, record.metas, inputs[:count], present, gs, metas)
         if run is None:
             return [None] * count
@@ -171,16 +184,27 @@ class Gradients:
         parts = iter(arrays)
         return [None if meta is None else wrap(next(parts), meta) for meta in metas]
 
+    def read(self, g: Any, record: Record) -> list[Any]:
+        """What a backward from here, with the gradient `g`, reads of the inputs of a record."""
+        inputs = record.inputs
+        assert inputs is not None
+        if _runs_again():
+            return [*inputs]
+        reads = self.run(self._order(g)).reads
+        return [t for t, is_read in zip(inputs, reads, strict=False) if is_read]
+
     def op(self) -> Op:
         """The row of a record: of the only result, or of what several share."""
         return _row(self.name, len(self.metas), self._shared, self.is_view)
 
     def _shared(self, g: Any, record: Record, output: Any, position: int) -> list[Any]:
         """The formula of such a row, whose result serves all inputs."""
-        if type(g) is _Parts:
-            order = tuple(sorted(g))
-            return self.of(order, [g[i] for i in order], record)
-        return self.of(self._present, [g], record)
+        order = self._order(g)
+        return self.of(order, [g[i] for i in order] if type(g) is _Parts else [g], record)
+
+    def _order(self, g: Any) -> tuple[int, ...]:
+        """The positions of the results that have the gradient `g`."""
+        return tuple(sorted(g)) if type(g) is _Parts else self._present
 
     @staticmethod
     def behind(op: Op) -> Gradients | None:
@@ -223,19 +247,30 @@ class _Backward:
         steps = self.traced.trace.needed(self.found())
         return {n for step in steps if step.out > self._first for n in step.reads}
 
-    def run(self, of: Gradients) -> tuple[Any, list[TensorMeta | None]]:
+    def run(self, of: Gradients) -> GradientRun:
         """See `Gradients.run`."""
-        traced, found = self.traced, self.found()
+        traced, trace, found = self.traced, self.traced.trace, self.found()
         metas = [
             meta if g is not None else None
             for g, meta in zip(self.gradients, of.metas, strict=True)
         ]
+        results = [traced.results[i] for i in of.given]
+        given = [*results, *(traced.kept[i] for i in of.kept)]
+        # by the owner of the memory: what is kept may be a view of an input
+        read = {trace.root(n) for step in trace.needed(found, given) for n in step.reads}
+        read.update(map(trace.root, found))
+        reads = tuple([trace.root(n) in read for n in (*traced.slots, *results)])
         if not found:
-            return None, metas
+            return GradientRun(None, metas, reads)
         used = [n for n, s in zip(traced.slots, of.saved, strict=True) if s]
         inputs = [*traced.indices(self.gs), *used]
-        given = [traced.results[i] for i in of.given] + [traced.kept[i] for i in of.kept]
-        return compile_trace(traced.trace, inputs, found, (), traced.backend, given), metas
+        run = compile_trace(trace, inputs, found, (), traced.backend, given)
+        return GradientRun(run, metas, reads)
+
+
+def _runs_again() -> bool:
+    """Whether gradients are by ops now, for which the function runs once more."""
+    return is_recording() or STATE.get().mode is not None
 
 
 def _by_ops(

@@ -58,7 +58,7 @@ class Engine(NamedTuple):
     """What a walk needs of `autograd.engine`."""
 
     step: Callable[[Record, Tensor, Found], None]
-    check_usable: Callable[[Record], None]
+    check_usable: Callable[[Record, Tensor], None]
     may_wait: Callable[[Record, Tensor], bool]
     joined: Callable[[Tensor | None, list[Any]], Tensor]
 
@@ -209,7 +209,7 @@ class _Writer:
         self.given.update(targets)
         self.lines += [
             f"if g{i} is not None:",
-            f"    if s{i}.clock != clock.now or s{i}.inputs is None: check(s{i})",
+            f"    if s{i}.clock != clock.now or s{i}.inputs is None: check(s{i}, g{i})",
             *(f"    {line}" for line in lines),
             f"    if free: s{i}.inputs = s{i}.output = None",
             f"    t = g{i} = None",
@@ -283,7 +283,7 @@ class _Writer:
         ]
 
     def _by_shared(self, i: int, record: Record, shared: Gradients) -> list[str]:
-        run, metas = shared.run((0,))
+        run, metas, _ = shared.run((0,))
         present = [j for j, meta in enumerate(metas) if meta is not None]
         gradients = [
             (self.numbers[edge], present.index(j), metas[j])
