@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -26,3 +29,37 @@ def test_gradients_where_a_formula_has_a_branch(backend: str) -> None:
                 np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-6)
         minus = tinytorch.tensor([-1e6, -3.0, 0.5])
         assert tinytorch.isnan(tinytorch.acosh(minus)).all()  # the first was -inf
+
+
+SCALED: dict[str, Callable[[Any, float], Any]] = {
+    "addcmul": lambda t, v: t.addcmul(t.ones(2), t.ones(2), t.ones(2), value=v),
+    "addcdiv": lambda t, v: t.addcdiv(t.ones(2), t.ones(2), t.ones(2), value=v),
+    "addcmul_": lambda t, v: t.ones(2).addcmul_(t.ones(2), t.ones(2), value=v),
+    "addcdiv_": lambda t, v: t.ones(2).addcdiv_(t.ones(2), t.ones(2), value=v),
+    "add": lambda t, v: t.add(t.ones(2), t.ones(2), alpha=v),
+    "add_": lambda t, v: t.ones(2).add_(t.ones(2), alpha=v),
+    "sub": lambda t, v: t.sub(t.ones(2), t.ones(2), alpha=v),
+    "lerp": lambda t, v: t.lerp(t.ones(2), t.zeros(2), v),
+    "addmm": lambda t, v: t.addmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2), alpha=v),
+    "addmm beta": lambda t, v: t.addmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2), beta=v),
+    "baddbmm": lambda t, v: t.baddbmm(*[t.ones(1, 2, 2)] * 3, beta=v),
+    "addbmm": lambda t, v: t.addbmm(t.ones(2, 2), *[t.ones(1, 2, 2)] * 2, alpha=v),
+    "addmv": lambda t, v: t.addmv(t.ones(2), t.ones(2, 2), t.ones(2), beta=v),
+    "addr": lambda t, v: t.addr(t.ones(2, 2), t.ones(2), t.ones(2), alpha=v),
+    "index_add": lambda t, v: t.ones(2).index_add(0, t.tensor([0]), t.ones(1), alpha=v),
+}
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+@pytest.mark.parametrize("name", SCALED)
+def test_a_factor_that_float32_has_not(name: str, backend: str) -> None:
+    function = SCALED[name]
+    with tinytorch.using_backend(backend):
+        for factor in (1e39, -1e39, 10**39):
+            with pytest.raises((RuntimeError, TypeError, OverflowError)):
+                function(torch, factor)
+            with pytest.raises(tinytorch.DTypeError, match="the numbers of float32"):
+                function(tinytorch, factor)
+        for factor in (float("inf"), float("nan"), 1e38, 2, 0.5):
+            found, expected = function(tinytorch, factor), function(torch, factor)
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)

@@ -58,7 +58,7 @@ def arithmetic(x: Tensor, other: Any, ufunc: Any, alpha: Any) -> bool:
         numbers = _NUMBERS
     else:
         return False
-    if type(alpha) not in numbers:
+    if type(alpha) not in numbers or (alpha != 1 and is_beyond(alpha, x.meta.dtype)):
         return False
     if type(other) in numbers:
         if alpha != 1 or not is_unseen(x):

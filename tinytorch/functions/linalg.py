@@ -17,6 +17,7 @@ from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, diagonals, elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
+from tinytorch.functions.value_checks import factor_of
 from tinytorch.replay import replayed
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def _scaled_sum(name: str, x: Tensor, beta: float, product: Tensor, alpha: float
         raise ShapeError(
             f"{name}: {x.shape} does not broadcast to {product.shape}, the shape of the product"
         )
+    alpha = factor_of(f"{name}: alpha", alpha, product.dtype)
+    beta = factor_of(f"{name}: beta", beta, x.dtype)
     product = product if alpha == 1 else product * alpha
     if beta == 0:  # x does not count, not even its NaN
         return product
@@ -256,10 +259,12 @@ MANY = 25  # rows, from which on PyTorch takes a product
 BY_PRODUCT = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist")
 
 
-def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PRODUCT[0]) -> Tensor:
-    """The distance of each row of a (..., m, k) from each row of b (..., n, k): (..., m, n).
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = BY_PRODUCT[0]
+) -> Tensor:
+    """The distance of each row of x1 (..., m, k) from each row of x2 (..., n, k): (..., m, n).
 
-    As in PyTorch, for p = 2 and more than 25 rows in a or b, |x - y|^2 is computed from a matrix
+    As in PyTorch, for p = 2 and more than 25 rows in x1 or x2, |x - y|^2 is computed from a matrix
     product, as |x|^2 + |y|^2 - 2 x y. That is fast, and rounds off what is small beside |x|^2: of
     near rows the distance may be wrong by |x| times the square root of the precision.
 
@@ -273,21 +278,21 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PR
         ShapeError: an operand has no rows, or their lengths differ.
         ValueError: compute_mode is none of these.
     """
-    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-1]:
-        raise ShapeError(f"cdist: {a.shape} and {b.shape} must be rows of one length")
+    if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(f"cdist: {x1.shape} and {x2.shape} must be rows of one length")
     mode = compute_mode or BY_PRODUCT[0]
     if mode not in (*BY_PRODUCT, "donot_use_mm_for_euclid_dist"):
         raise ValueError(
             f"cdist: compute_mode is {', '.join(map(repr, BY_PRODUCT))} or "
             f"'donot_use_mm_for_euclid_dist', not {compute_mode!r}"
         )
-    is_many = max(a.shape[-2], b.shape[-2]) > MANY
+    is_many = max(x1.shape[-2], x2.shape[-2]) > MANY
     if p == 2 and (mode == BY_PRODUCT[1] or (mode == BY_PRODUCT[0] and is_many)):
-        of_a, of_b = (reductions.sum(t * t, -1) for t in (a, b))
-        products = apply(ops.matmul, a, b.mT) * 2.0
-        squares = movement.unsqueeze(of_a, -1) + movement.unsqueeze(of_b, -2) - products
+        first, second = (reductions.sum(t * t, -1) for t in (x1, x2))
+        products = apply(ops.matmul, x1, x2.mT) * 2.0
+        squares = movement.unsqueeze(first, -1) + movement.unsqueeze(second, -2) - products
         return reductions.root(elementwise.clip(squares, 0.0), 2)
-    differences = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
+    differences = movement.unsqueeze(x1, -2) - movement.unsqueeze(x2, -3)
     return reductions.norm(differences, p, -1)
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import number_of, promote
+from tinytorch.dtypes import promote
 from tinytorch.functions import elementwise as e, reductions
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
-from tinytorch.functions.value_checks import check_not_negative
+from tinytorch.functions.value_checks import check_not_negative, factor_of
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -130,19 +130,21 @@ def frac(a: Tensor) -> Tensor:
 
 def lerp(a: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
     """a + weight * (end - a): a for weight 0, end for weight 1."""
+    weight = factor_of("lerp: weight", weight, a.dtype)
     return a + (end - a) * weight
 
 
 def addcmul(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """a + value * tensor1 * tensor2"""
     product = apply(ops.mul, tensor1, tensor2)
-    value = number_of("addcmul", value, product.dtype) if type(value) is int else value
+    value = factor_of("addcmul: value", value, product.dtype)
     return a + (product if value == 1 else product * value)
 
 
 def addcdiv(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """a + value * tensor1 / tensor2"""
     quotient = apply(ops.div, tensor1, tensor2)
+    value = factor_of("addcdiv: value", value, quotient.dtype)
     return a + (quotient if value == 1 else quotient * value)
 
 

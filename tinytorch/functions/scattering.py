@@ -19,6 +19,7 @@ from tinytorch.functions import movement, reductions, subscripts
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
+from tinytorch.functions.value_checks import factor_of
 from tinytorch.shapes import gathered
 from tinytorch.state import STATE
 
@@ -111,6 +112,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     >>> index_add(zeros(3), 0, tensor([0, 0, 2]), tensor([1.0, 2.0, 3.0]))
     tensor([3., 0., 3.])
     """
+    alpha = factor_of("index_add: alpha", alpha, source.dtype)
     if not x.ndim:
         return x + reductions.sum(source) * alpha
     dim = normalize_dim(dim, x.ndim)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinytorch.dispatch import assumed, is_tensor
-from tinytorch.dtypes import Array, bfloat16
+from tinytorch.dtypes import Array, DType, bfloat16, number_of
 from tinytorch.replay import holds
 
 
@@ -21,6 +21,18 @@ def check_probabilities(name: str, p: Any, advice: str = "") -> None:
 def check_not_negative(name: str, values: Any) -> None:
     """Raise ValueError unless none of a tensor, or a number, is negative, or NaN."""
     _check(f"{name} must not be negative", _is_not_negative, values)
+
+
+def factor_of(name: str, value: Any, dtype: DType) -> Any:
+    """A number by which values of a dtype are multiplied, as one of these; a float beside integers
+    stays what it is.
+
+    Raises:
+        DTypeError: the dtype has no such number, as float32 has no 1e39: products would be inf.
+    """
+    if type(value) is int or (isinstance(value, float) and dtype.is_floating_point):
+        return number_of(name, value, dtype)
+    return value
 
 
 def _check(rule: str, of_each: Callable[[Any], Any], value: Any, advice: str = "") -> None:

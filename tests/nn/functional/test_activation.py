@@ -280,3 +280,17 @@ def test_prelu_at_edge_values(agree):
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call(tinytorch.ones(2, 3))
+
+
+@pytest.mark.parametrize("bounds", [{"max_val": np.nan}, {"min_val": np.nan}])
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+def test_a_bound_that_is_nan_makes_everything_nan(bounds, backend):
+    x = np.array([-2.0, 0.0, 0.5, 3.0, np.nan])
+    with tinytorch.using_backend(backend):
+        assert_like_torch(lambda x: F.hardtanh(x, **bounds), lambda x: TF.hardtanh(x, **bounds), x)
+        limits = {name.removesuffix("_val"): value for name, value in bounds.items()}
+        both = {"min": 0.0, "max": 1.0} | limits
+        assert_like_torch(lambda x: x.clamp(**limits), lambda x: x.clamp(**limits), x)
+        assert_like_torch(lambda x: x.clamp(**both), lambda x: x.clamp(**both), x)
+        ours = F.hardtanh_(tinytorch.tensor(x), **bounds)
+        assert ours.isnan().all()

@@ -26,14 +26,17 @@ def hardtanh(
     Raises:
         ValueError: min_val is above max_val.
     """
-    if not min_val <= max_val:
+    if min_val > max_val:  # of NaN that is not true: it makes everything NaN
         raise ValueError(f"hardtanh: min_val {min_val} must not be above max_val {max_val}")
-    if not x.dtype.is_floating_point and min_val == int(min_val) and max_val == int(max_val):
+    is_whole = float(min_val).is_integer() and float(max_val).is_integer()
+    if not x.dtype.is_floating_point and is_whole:
         min_val, max_val = int(min_val), int(max_val)  # integers stay integers
     if not x.requires_grad and isinstance(x._data, np.ndarray):
         return clip(x, min_val, max_val)
     bound = clip(x, min_val, max_val).detach()
-    return where(logical_or(x <= min_val, x >= max_val), bound, x)
+    is_nan = min_val != min_val or max_val != max_val
+    inside = x + bound if is_nan else x  # NaN then, whose gradient is that of x
+    return where(logical_or(x <= min_val, x >= max_val), bound, inside)
 
 
 @inplaceable
