@@ -80,8 +80,10 @@ def dynamic_update_slice(a: Tensor, update: Tensor, start: Tensor, *, dim: int) 
     """
     length, count = a.shape[dim], update.shape[dim]
     start = apply(ops.take, _counted(length - count + 1), start)  # refuses what is none of them
-    if not a.numel() or not count:
-        return apply(ops.copy, a)
+    if not update.numel():  # what is put there has a gradient all the same, an empty one
+        whole = [(0, n, 1) for n in a.shape]
+        whole[dim] = (0, length - count, 1)
+        return apply(ops.cat, apply(ops.slice_, a, bounds=tuple(whole)), update, dim=dim)
     behind = _counted(length) - start
     inside = apply(ops.logical_and, apply(ops.le, 0, behind), apply(ops.lt, behind, count))
     inside = inside.reshape((length, *(1,) * (a.ndim - dim - 1)))
@@ -126,8 +128,9 @@ def scatter(x: Tensor, index: Tensor, src: Tensor, *, dim: int, reduce: str) -> 
     values, size = movement.reshape(src, (-1,)), x.numel()
     if reduce == "add":
         return x + movement.in_shape(apply(ops.scatter_add, values, flat, length=size), x.shape)
-    if not index.numel() or not size:
-        return apply(ops.copy, x)
+    if not index.numel():  # nothing is put there; it has a gradient all the same, an empty one
+        both = apply(ops.cat, movement.reshape(x, (-1,)), values, dim=0)
+        return movement.reshape(both, x.shape)
     winner, hit = _last_of_each(flat, size)
     chosen = apply(ops.where, hit, apply(ops.take, values, winner), movement.reshape(x, (-1,)))
     return movement.in_shape(chosen, x.shape)

@@ -319,3 +319,58 @@ def test_quotients_rounded_in_place(mode):
 def test_only_sums_take_alpha(name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
         getattr(tinytorch.ones(2), name)(2, alpha=3)
+
+
+NOTHING: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda t: (t.ones(4, 3), slice(2, 2), (0, 3)),
+    "beyond": lambda t: (t.ones(4), slice(5, 9), (0,)),
+    "columns": lambda t: (t.ones(4, 3), (slice(None), slice(1, 1)), (4, 0)),
+    "one value": lambda t: (t.ones(4, 3), (slice(None), slice(1, 1)), ()),
+    "a row": lambda t: (t.ones(4, 3), slice(2, 2), (3,)),
+    "places": lambda t: (t.ones(4), t.zeros(0, dtype=t.int64), (0,)),
+    "mask": lambda t: (t.ones(4), t.zeros(4, dtype=t.bool), (0,)),
+    "all of none": lambda t: (t.ones(0, 3), slice(None), (0, 3)),
+}
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("which", NOTHING)
+def test_what_is_written_nowhere_has_a_gradient(which: str, needs: Any, backend: str) -> None:
+    found = []
+    with tinytorch.using_backend(backend):
+        for t in (tinytorch, torch):
+            x, index, shape = NOTHING[which](t)
+            y = t.full(shape, 2.0).requires_grad_(needs[1])
+            x.requires_grad_(needs[0])
+            out = x.clone()
+            out[index] = y
+            assert out.requires_grad
+            out.sum().backward()
+            found.append([None if p.grad is None else p.grad.tolist() for p in (x, y)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 3), (7, 3), (9, 4), (6, 1), (3, 7), (3, 0), (0, 3), (2, 2, 2)]
+)
+@pytest.mark.parametrize("wrap", [False, True])
+def test_fill_diagonal(shape: Any, wrap: bool) -> None:
+    ours = tinytorch.zeros(shape).fill_diagonal_(fill_value=2.0, wrap=wrap)
+    theirs = torch.zeros(shape).fill_diagonal_(fill_value=2.0, wrap=wrap)
+    assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 3, 4), ()])
+def test_what_has_no_diagonal_to_fill(shape: Any) -> None:
+    with pytest.raises(tinytorch.ShapeError, match="a matrix, or dimensions of one size"):
+        tinytorch.zeros(shape).fill_diagonal_(1.0)
+    with pytest.raises(RuntimeError):
+        torch.zeros(shape).fill_diagonal_(1.0)
+
+
+def test_uniform_from_to() -> None:
+    x = tinytorch.zeros(100).uniform_(3.0, to=4.0)
+    assert 3 <= x.min().item() <= x.max().item() <= 4
+    with pytest.raises(ValueError, match=r"nothing from 1.0 to below 0.5"):
+        x.uniform_(1.0, 0.5)

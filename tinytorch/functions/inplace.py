@@ -23,7 +23,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dispatch import SCALAR_TYPES, apply, check_not_read_only, is_tensor, wrap, write
-from tinytorch.dtypes import bfloat16, meta_of_array, number_of
+from tinytorch.dtypes import Array, bfloat16, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
@@ -215,25 +215,47 @@ index_fill_, index_put_ = in_place(scattering.index_fill), in_place(scattering.i
 masked_scatter_ = in_place(scattering.masked_scatter)
 
 
-def fill_diagonal_(x: Tensor, value: float) -> Tensor:
-    """Write `value` where all indices are equal."""
-    positions = np.arange(min(x.shape))
-    setitem(x, (wrap(positions, meta_of_array(positions)),) * x.ndim, value)
+def fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """Write `fill_value` where all indices are equal.
+
+    Args:
+        wrap: in a matrix of more rows than columns, begin again after each square and a row.
+
+    Raises:
+        ShapeError: x has fewer than two dimensions, or more, which are not of one size.
+
+    >>> from tinytorch import zeros
+    >>> zeros(4, 2).fill_diagonal_(1.0, wrap=True)[:, 0]
+    tensor([1., 0., 0., 1.])
+    """
+    if x.ndim < 2 or (x.ndim > 2 and len({*x.shape}) > 1):
+        raise ShapeError(
+            f"fill_diagonal_ takes a matrix, or dimensions of one size, not shape {x.shape}"
+        )
+    if wrap and x.ndim == 2:
+        places: Any = np.divmod(np.arange(0, x.numel(), x.shape[1] + 1), max(x.shape[1], 1))
+    else:
+        places = [np.arange(min(x.shape))] * x.ndim
+    setitem(x, tuple(map(_index_of, places)), fill_value)
     return x
 
 
+def _index_of(places: Array) -> Tensor:
+    return wrap(places, meta_of_array(places))
+
+
 def uniform_(
-    x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
+    x: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Fill with random numbers evenly distributed over [low, high); see `tinytorch.rand`.
+    """Fill with random numbers evenly distributed over [from_, to); see `tinytorch.rand`.
 
     Raises:
-        ValueError: low is above high, or one is NaN.
+        ValueError: `from_` is above `to`, or one is NaN.
     """
-    if not low <= high:
-        raise ValueError(f"uniform_: there is nothing from {low} to below {high}")
+    if not from_ <= to:
+        raise ValueError(f"uniform_: there is nothing from {from_} to below {to}")
     with _initializing():
-        return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
+        return copy_(x, rand_like(x, generator=generator) * (to - from_) + from_)
 
 
 def normal_(
