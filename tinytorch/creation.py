@@ -137,33 +137,33 @@ def _like(x: Tensor, value: Any, dtype: Any, requires_grad: bool) -> Tensor:
 
 @accepts_device
 def full_like(
-    x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
+    input: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`full` of the shape and dtype of x."""
-    return _like(x, fill_value, dtype, requires_grad)
+    """`full` of the shape and dtype of `input`."""
+    return _like(input, fill_value, dtype, requires_grad)
 
 
 @accepts_device
-def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """`zeros` of the shape and dtype of x."""
-    return _like(x, 0, dtype, requires_grad)
+def zeros_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`zeros` of the shape and dtype of `input`."""
+    return _like(input, 0, dtype, requires_grad)
 
 
 @accepts_device
-def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """`ones` of the shape and dtype of x."""
-    return _like(x, 1, dtype, requires_grad)
+def ones_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`ones` of the shape and dtype of `input`."""
+    return _like(input, 1, dtype, requires_grad)
 
 
 @accepts_device
-def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """`empty` of the shape and dtype of x."""
-    return _like(x, 0, dtype, requires_grad)
+def empty_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`empty` of the shape and dtype of `input`."""
+    return _like(input, 0, dtype, requires_grad)
 
 
 @accepts_device
 def arange(
-    start: float,
+    start: float | None = None,
     stop: float | None = None,
     step: float = 1,
     *,
@@ -177,6 +177,7 @@ def arange(
 
     Raises:
         ShapeError: step is 0 or goes the other direction, or an argument is not finite.
+        TypeError: there is no end, or it is given twice.
 
     >>> arange(3), arange(0, 1, 0.25)
     (tensor([0, 1, 2]), tensor([0.  , 0.25, 0.5 , 0.75]))
@@ -184,9 +185,11 @@ def arange(
     if end is not None:
         if stop is not None:
             raise TypeError("arange: stop and end are the same argument")
-        stop = end
+        start, stop = 0 if start is None else start, end
     if stop is None:
         start, stop = 0, start
+    if start is None or stop is None:
+        raise TypeError("arange takes where to end: arange(end), or arange(start, end)")
     given = (start, stop, step)
     start, stop, step = (v.item() if isinstance(v, (Tensor, np.generic)) else v for v in given)
     whole = all(isinstance(v, int) for v in (start, stop, step))

@@ -226,53 +226,60 @@ def _permutation(seed: Tensor, n: int) -> Tensor:
     return argsort(apply(ops.uniform, seed, shape=(n,), dtype=float64))
 
 
-def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, otherwise 0, in p's shape and dtype; p's gradient is 0.
+def bernoulli(
+    input: Tensor, p: Tensor | float | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """1 with probability `input`, otherwise 0, in its shape and dtype; its gradient is 0.
+
+    Args:
+        p: the probability, which broadcasts; only the shape and dtype of `input` count then.
 
     Raises:
-        ValueError: one of p is not from 0 to 1. (Not checked in a trace.)
+        ValueError: a probability is not from 0 to 1. (Not checked in a trace.)
 
     >>> from tinytorch import tensor
     >>> bernoulli(tensor([0.0, 1.0, 1.0]))
     tensor([0., 1., 1.])
     """
-    check_probabilities("bernoulli: p", p)
-    drawn = (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
-    return with_zero_gradient(drawn, p)  # type: ignore[no-any-return]
+    given, dtype = (input if p is None else p), input.dtype
+    check_probabilities("bernoulli: p", given)
+    kind = dtype if dtype.is_floating_point else DEFAULT_FLOAT
+    drawn = (rand(input.shape, dtype=kind, generator=generator) < given).to(dtype)
+    return with_zero_gradient(drawn, input)  # type: ignore[no-any-return]
 
 
 @accepts_device
 def rand_like(
-    x: Tensor,
+    input: Tensor,
     *,
     dtype: Any = None,
     generator: Generator | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`rand` of the shape and dtype of x."""
-    kind = x.dtype if dtype is None else dtype
-    return rand(x.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
+    """`rand` of the shape and dtype of `input`."""
+    kind = input.dtype if dtype is None else dtype
+    return rand(input.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
 
 
 @accepts_device
 def randn_like(
-    x: Tensor,
+    input: Tensor,
     *,
     dtype: Any = None,
     generator: Generator | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`randn` of the shape and dtype of x."""
-    kind = x.dtype if dtype is None else dtype
-    return randn(x.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
+    """`randn` of the shape and dtype of `input`."""
+    kind = input.dtype if dtype is None else dtype
+    return randn(input.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
 
 
 @accepts_device
 def randint_like(
-    x: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None
+    input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """`randint` of the shape and dtype of x."""
-    return randint(low, high, x.shape, generator=generator, dtype=x.dtype)
+    """`randint` of the shape and dtype of `input`."""
+    return randint(low, high, input.shape, generator=generator, dtype=input.dtype)
 
 
 @accepts_device

@@ -30,9 +30,7 @@ EXCEPTIONS = {
     "linalg.matrix_norm": "the nuclear norm needs singular values, which are NumPy's",
     "linalg.matrix_power": "a negative power needs an inverse, which is NumPy's",
     "norm.nuc": "the nuclear norm needs singular values, which are NumPy's",
-    "searchsorted": "there is no `sorter`",
     "tensordot": "dimensions that are summed must be of one size; PyTorch lets 1 repeat",
-    "unique_consecutive": "there is no `dim`",
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

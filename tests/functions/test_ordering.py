@@ -192,3 +192,74 @@ def test_a_frequent_median_notices_a_nan(backend, rng):
             assert_like_torch(lambda x: x.median(1)[0], None, damaged)
             assert_like_torch(lambda x: x.median(1)[0], None, columns)
             assert np.isnan(tinytorch.from_numpy(damaged).median().item())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("dim", [None, 0, 1])
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_different_elements_and_slices(name, dim, dtype):
+    rows = [[3.0, -1.0, -1.0], [3.0, -1.0, -1.0], [-2.0, 0.5, 0.5], [3.0, -1.0, -1.0]]
+    options = {"return_inverse": True, "return_counts": True, "dim": dim}
+    ours = getattr(tinytorch, name)(tinytorch.tensor(rows).to(dtype), **options)
+    theirs = getattr(torch, name)(torch.tensor(rows).to(getattr(torch, dtype)), **options)
+    assert [t.tolist() for t in ours] == [t.tolist() for t in theirs]
+    assert ours[0].dtype.name == dtype and ours[1].dtype is ours[2].dtype is tinytorch.int64
+    only = getattr(tinytorch, name)(tinytorch.tensor(rows).to(dtype), dim=dim)
+    assert only.tolist() == ours[0].tolist()
+
+
+def test_no_nan_of_bfloat16_equals_another():
+    x = [float("nan"), 0.0, -0.0, float("nan"), -1.0]
+    for name in ("unique", "unique_consecutive"):
+        ours = getattr(tinytorch, name)(tinytorch.tensor(x).bfloat16(), return_counts=True)
+        theirs = getattr(torch, name)(torch.tensor(x).bfloat16(), return_counts=True)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a.float().numpy(), b.float().numpy())
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (0, 3), (3, 0)])
+def test_unique_consecutive_of_few(shape, rng):
+    x = rng.integers(0, 3, shape)
+    options = {"return_inverse": True, "return_counts": True}
+    ours = tinytorch.unique_consecutive(tinytorch.tensor(x), **options)
+    theirs = torch.unique_consecutive(torch.tensor(x), **options)
+    assert [t.tolist() for t in ours] == [t.tolist() for t in theirs]
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_sequence_in_the_order_of_a_sorter(right, rng):
+    rows, values = rng.integers(0, 9, (3, 8)), rng.integers(0, 9, (3, 4))
+    assert_like_torch(
+        lambda r, v: tinytorch.searchsorted(r, v, right=right, sorter=r.argsort(-1)),
+        lambda r, v: torch.searchsorted(r, v, right=right, sorter=r.argsort(-1)),
+        rows,
+        values,
+    )
+    with pytest.raises(tinytorch.ShapeError, match=r"a sorter \(2,\) for a sequence \(3,\)"):
+        tinytorch.searchsorted(tinytorch.arange(3), 1, sorter=tinytorch.arange(2))
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_nan_is_the_largest_of_a_sequence(right):
+    """As it is for `sort`, on every way. PyTorch goes on behind each NaN that it meets."""
+    nan, inf = float("nan"), float("inf")
+    rows, wanted = [1.0, 2.0, inf, nan, nan], [0.0, 1.0, 1.5, inf, nan]
+    expected = [0, 1, 1, 3, 5] if right else [0, 0, 1, 2, 3]
+    for backend in ("naive", "numpy", "optimized"):
+        with tinytorch.using_backend(backend):
+            sequence, values = tinytorch.tensor(rows), tinytorch.tensor(wanted)
+            many = tinytorch.stack([sequence, sequence]), tinytorch.stack([values, values])
+            for mode in (Mode(), None):
+                with mode or tinytorch.enable_grad():
+                    found = tinytorch.searchsorted(sequence, values, right=right)
+                    assert found.tolist() == expected
+                    assert tinytorch.bucketize(values, sequence, right=right).tolist() == expected
+                    found = tinytorch.searchsorted(*many, right=right)
+                    assert found.tolist() == [expected, expected]
+
+
+def test_isin_inverted():
+    for test in (tinytorch.tensor([1, 5]), 1):
+        x = tinytorch.arange(3)
+        inside = tinytorch.isin(x, test, assume_unique=True)
+        assert tinytorch.isin(x, test, invert=True).tolist() == (~inside).tolist()

@@ -395,6 +395,11 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return transpose(moved, dim, -2)
 
 
+def swapaxes(x: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`transpose`, as NumPy calls it."""
+    return transpose(x, axis0, axis1)
+
+
 def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Shifted along one dimension or several; what leaves at the end comes back at the front.
 
@@ -424,12 +429,13 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
 
 publish(
     globals(),
-    replayed="reshape permute transpose t expand expand_as broadcast_to squeeze unsqueeze flatten "
-    "view_as unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
+    replayed="reshape permute transpose swapaxes t expand expand_as broadcast_to squeeze "
+    "unsqueeze flatten view_as unflatten flip narrow split chunk unbind repeat pad unfold roll "
+    "cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
     hidden="rows in_shape alias unslice",
     aliases={
-        "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+        "concat": "cat", "concatenate": "cat", "swapdims": "transpose",
     },
 )  # fmt: skip

@@ -18,7 +18,7 @@ from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions import elementwise, movement, reductions
+from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
@@ -140,43 +140,60 @@ def _has_no_nan(array: Array) -> bool:
     return not flat.size or not math.isnan(flat.item(flat.argmax()))  # argmax finds a NaN first
 
 
-def isin(elements: Tensor, test_elements: Any) -> Tensor:
-    """Whether each element is one of `test_elements`, which may be a tensor or a number."""
+def isin(
+    elements: Tensor, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether each element is one of `test_elements`, which may be a tensor or a number.
+
+    Args:
+        assume_unique: without an effect here: there is one way for all elements.
+        invert: whether it is none of them.
+    """
     if not hasattr(test_elements, "meta"):
-        return apply(ops.eq, elements, test_elements)
+        return apply(ops.ne if invert else ops.eq, elements, test_elements)
     each = movement.reshape(test_elements, (-1, *(1,) * elements.ndim))
-    return reductions.any(apply(ops.eq, elements, each), 0)  # whole arrays are combined
+    found = reductions.any(apply(ops.eq, elements, each), 0)  # whole arrays are combined
+    return elementwise.logical_not(found) if invert else found
 
 
 def searchsorted(
     sorted_sequence: Tensor,
-    values: Tensor | float,
+    input: Tensor | float,
     *,
+    out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    out_int32: bool = False,
+    sorter: Tensor | None = None,
 ) -> Tensor:
-    """The positions at which each value would be inserted into the last dimension, which is in
-    ascending order.
+    """The positions at which each value of `input` would be inserted into the last dimension of a
+    sequence in ascending order.
 
     Args:
-        sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
-        values: NaN is the largest number.
+        sorted_sequence: (n,), or (..., n) with the leading dimensions of `input`.
+        input: NaN is the largest number, here and in the sequence, as for `sort`. (PyTorch goes
+            on behind each NaN that it meets in a sequence, so that it finds no place before one.)
         right: behind elements that are equal.
         side: "right" says the same, "left" the opposite.
         out_int32: give int32 instead of int64.
+        sorter: of the shape of `sorted_sequence`, which is in ascending order in the order of
+            these indices: what `argsort` gives.
 
     Raises:
-        ShapeError: the leading dimensions differ, or there is no last one.
+        ShapeError: the leading dimensions differ, there is no last one, or the sorter has
+            another shape.
         ValueError: `side` is something else, or "left" where `right` is True.
     """
     if side is not None and side not in ("right", *(() if right else ("left",))):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r} with {right=}")
-    if not hasattr(values, "meta"):
-        values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
-    rows, wanted = sorted_sequence.meta, values.meta
+    if not hasattr(input, "meta"):
+        input = apply(ops.full, shape=(), value=input, dtype=sorted_sequence.dtype)
+    rows, wanted = sorted_sequence.meta, input.meta
     if not rows.ndim:
         raise ShapeError("searchsorted: a number is no sequence; give one of shape (1,)")
+    if sorter is not None:
+        if sorter.shape != rows.shape:
+            raise ShapeError(f"searchsorted: a sorter {sorter.shape} for a sequence {rows.shape}")
+        sorted_sequence = indexing.gather(sorted_sequence, -1, sorter)
     if rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]:
         raise ShapeError(
             f"searchsorted: {rows.shape} and {wanted.shape} must agree but in the last dimension"
@@ -186,9 +203,9 @@ def searchsorted(
         bisected: Any = reference.bisected
         if rows.ndim > 1:
             bisected = current_backend().replacement_of(bisected)
-        count = _new(bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
+        count = _new(bisected(sorted_sequence._data, input._data, is_right))  # type: ignore[union-attr]
     else:  # by ops, which a trace sees
-        count = _counted_before(sorted_sequence, values, is_right)  # type: ignore[arg-type]
+        count = _counted_before(sorted_sequence, input, is_right)  # type: ignore[arg-type]
     return count.to(int32) if out_int32 else count
 
 
@@ -269,6 +286,8 @@ def unique(
     >>> unique(tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
+    if x.dtype is bfloat16:  # whose bits are not in the order of its numbers
+        return _as_bfloat16(unique(x.float(), sorted, return_inverse, return_counts, dim))
     axis = None if dim is None else normalize_dim(dim, x.ndim)
     array = x._concrete("unique")
     if axis is not None:
@@ -314,20 +333,41 @@ def _different(rows: Array) -> tuple[Array, Array, Array]:
     return order[np.cumsum(counts) - counts], inverse, counts
 
 
-def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """Each run of equal elements of the flattened tensor once; results are as of `unique`."""
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Each run of equal elements of the flattened tensor once, or along `dim` of equal slices;
+    results are as of `unique`.
+
+    >>> from tinytorch import tensor
+    >>> unique_consecutive(tensor([3, 3, 1, 3]), return_counts=True)
+    (tensor([3, 1, 3]), tensor([2, 1, 1]))
+    """
+    if x.dtype is bfloat16:
+        found = unique_consecutive(x.float(), return_inverse, return_counts, dim)
+        return _as_bfloat16(found)
+    axis = None if dim is None else normalize_dim(dim, x.ndim)
     array = x._concrete("unique_consecutive")
-    flat = array.reshape(-1)
-    starts = np.ones(flat.shape, bool)
-    starts[1:] = flat[1:] != flat[:-1]
-    inverse = (np.cumsum(starts) - 1).reshape(array.shape) if return_inverse else starts
-    counts = np.diff(np.append(np.flatnonzero(starts), flat.size)) if return_counts else starts
-    return _chosen(flat[starts], inverse, counts, return_inverse, return_counts)
+    each = array.reshape(-1) if axis is None else np.moveaxis(np.atleast_1d(array), axis, 0)
+    starts = np.ones(len(each), bool)
+    starts[1:] = (each[1:] != each[:-1]).any(tuple(range(1, each.ndim)))
+    values, inverse = np.moveaxis(each[starts], 0, axis or 0), np.cumsum(starts) - 1
+    counts = np.diff(np.append(np.flatnonzero(starts), len(each)))
+    if axis is None:
+        inverse = inverse.reshape(array.shape)
+    return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+def _as_bfloat16(found: Any) -> Any:
+    """The values as bfloat16, which they were; what else was asked for stays."""
+    if isinstance(found, tuple):
+        return found[0].to(bfloat16), *found[1:]
+    return found.to(bfloat16)
 
 
 def _chosen(values: Array, inverse: Array, counts: Array, *which: bool) -> Any:
     others = [a for a, wanted in zip((inverse, counts), which, strict=True) if wanted]
-    found = tuple(_new(np.ascontiguousarray(a)) for a in (values, *others))
+    found = tuple(_new(np.asarray(a, order="C")) for a in (values, *others))
     return found if others else found[0]
 
 
@@ -404,7 +444,7 @@ def _counts_of_bins(array: Array, bins: int, low: float, high: float, is_whole: 
 
 def histogram(
     x: Tensor,
-    bins: int | Tensor,
+    bins: int | Tensor = 100,
     *,
     range: tuple[float, float] | None = None,
     weight: Tensor | None = None,

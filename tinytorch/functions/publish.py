@@ -19,8 +19,16 @@ from tinytorch.replay import replay_all
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # names of `tinytorch`
 METHODS: dict[str, Callable[..., Any]] = {}  # methods of `Tensor`
 
-#: What NumPy calls the arguments of a function; PyTorch takes these names too.
-NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+#: Other names of arguments, which PyTorch takes too: those of NumPy, and of its overloads.
+OTHER_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "split_size": "split_size_or_sections",
+    "indices": "indices_or_sections",
+    "sections": "indices_or_sections",
+}
+#: What the first argument is called in formulas here; PyTorch's functions call it `input`.
+OPERANDS = ("x", "a")
 
 
 def publish(
@@ -32,7 +40,8 @@ def publish(
     replayed: str = "",
     aliases: Mapping[str, str] | None = None,
 ) -> None:
-    """Publish the functions that a module defines; those with `dim` also take it as `axis`.
+    """Publish the functions that a module defines; those with `dim` also take it as `axis`, and
+    what is no method its first argument as `input`.
 
     Args:
         module: its `globals()`. What is in it stays: inside the package `dim` is `dim`.
@@ -49,7 +58,7 @@ def publish(
     >>> ones(2, 3).sum(axis=1, keepdims=True).shape
     (2, 1)
     """
-    found = {
+    found: dict[str, Any] = {
         name: function
         for name, function in module.items()
         if isinstance(function, FunctionType)
@@ -57,16 +66,17 @@ def publish(
         and function.__module__ == module["__name__"]
     }
     for name, function in found.items():
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        if "dim" in names:
-            found[name] = _with_numpy_names(function)
+        names = _parameters(function)
+        others = {other: own for other, own in OTHER_NAMES.items() if own in names}
+        if others or name in replayed.split():  # other calls than those with names cost the same
+            found[name] = with_other_names(function, others | _input_of(function))
     replay_all(found, replayed, "tinytorch")
     aliased = {a: found[name] for a, name in (aliases or {}).items()}
     both = {name: f for name, f in found.items() if name not in hidden.split()}
     for name, function in {**both, **aliased}.items():
         original = (aliases or {}).get(name, name)
         if original not in methods.split() and not original.endswith("_"):
-            _enter(FUNCTIONS, name, function)
+            _enter(FUNCTIONS, name, with_input(function, "tinytorch"))
         if original not in functions.split():
             _enter(METHODS, name, function)
 
@@ -78,16 +88,52 @@ def _enter(table: dict[str, Callable[..., Any]], name: str, function: Callable[.
     table[name] = function
 
 
-def _with_numpy_names(function: Callable[..., Any]) -> Any:
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _input_of(function: Callable[..., Any]) -> dict[str, str]:
+    """PyTorch's name of the first argument, and the own one; nothing if they are the same."""
+    own = inspect.unwrap(function)
+    first = _parameters(own)[:1] if isinstance(own, FunctionType) else ()
+    return {"input": first[0]} if first and first[0] in OPERANDS else {}
+
+
+def with_input(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """The function, which takes its first argument as `input`, too; itself if it does already.
+
+    Args:
+        module: in which it is found by its name, when it is unpickled.
+
+    >>> from tinytorch import exp, tensor
+    >>> exp(input=tensor([0.0]))
+    tensor([1.])
+    """
+    if "input" in getattr(function, "other_names", ()) or not (names := _input_of(function)):
+        return function
+    named = with_other_names(function, names)
+    named.__module__ = module
+    return named
+
+
+def with_other_names(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
+    """Let a function take arguments by other names as well: other name -> own name.
+
+    Raises:
+        TypeError: an argument is given under both (when the function is called).
+    """
+
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         if not options:
             return function(*args)
-        if not NUMPY_NAMES.keys().isdisjoint(options):
-            for old, new in NUMPY_NAMES.items():
-                if old in options and new in options:
-                    raise TypeError(f"{function.__name__}: {old} and {new} are the same argument")
-            options = {NUMPY_NAMES.get(name, name): value for name, value in options.items()}
+        if not names.keys().isdisjoint(options):
+            for other, own in names.items():
+                if other in options and own in options:
+                    raise TypeError(f"{function.__name__}: {other} and {own} are the same argument")
+            options = {names.get(name, name): value for name, value in options.items()}
         return function(*args, **options)
 
+    call.other_names = names  # type: ignore[attr-defined]
     return call

@@ -107,7 +107,11 @@ def amin(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 
 
 def max(
-    x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False
+    x: Tensor,
+    dim: int | Tensor | None = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
 ) -> Tensor | ValuesAndIndices:
     """Largest element; along `dim` with its index; or with another tensor, `maximum`.
 
@@ -120,6 +124,7 @@ def max(
     >>> max(tensor([[1, 5, 2], [7, 0, 7]]), 1)
     ValuesAndIndices(values=tensor([5, 7]), indices=tensor([1, 0]))
     """
+    dim = dim if other is None else other
     if dim is None:
         return amax(x)
     if not isinstance(dim, (int, np.integer)):
@@ -135,12 +140,17 @@ def _other(name: str, value: Any) -> Any:
 
 
 def min(
-    x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False
+    x: Tensor,
+    dim: int | Tensor | None = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
 ) -> Tensor | ValuesAndIndices:
     """Smallest element; along `dim` with its index; or with another tensor, `minimum`.
 
     Gradients and errors are as for `max`.
     """
+    dim = dim if other is None else other
     if dim is None:
         return amin(x)
     if not isinstance(dim, (int, np.integer)):

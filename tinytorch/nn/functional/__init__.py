@@ -2,6 +2,7 @@
 
 from tinytorch.absent import names_of
 from tinytorch.functions.indexing import one_hot
+from tinytorch.functions.publish import with_input
 from tinytorch.nn.functional.activation import (
     celu,
     elu,
@@ -193,6 +194,8 @@ __all__ = [
 ]
 
 # Functions made of several ops, not all of them elementwise.
+# before calls are replayed: then those without names cost the same
+globals().update({n: with_input(globals()[n], "tinytorch.nn.functional") for n in __all__})
 replay_all(
     globals(),
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d "
