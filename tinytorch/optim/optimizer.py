@@ -13,7 +13,9 @@ from tinytorch.autograd import enable_grad, no_grad
 from tinytorch.dispatch import Input, live_scalar, wrap
 from tinytorch.dtypes import DType, float32, tensor_meta
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
+from tinytorch.nn.hooks import Hook, RemovableHandle
 from tinytorch.optim import state
+from tinytorch.optim.hooks import StepHooks, with_hooks
 from tinytorch.state import no_mode_active, optimizer_mode
 from tinytorch.tensor import Tensor
 
@@ -66,6 +68,7 @@ class Optimizer:
     scalar_state: ClassVar[tuple[str, ...]] = ("step",)
     #: Options that must be at least 0.
     not_negative: ClassVar[tuple[str, ...]] = ("lr", "weight_decay", "momentum", "eps")
+    _step_hooks: StepHooks | None = None
 
     def __init__(
         self, params: Parameters, defaults: Group, hints: Mapping[str, Any] | None = None
@@ -94,6 +97,8 @@ class Optimizer:
     def __init_subclass__(cls) -> None:
         if "update" in vars(cls) and "update_group" not in vars(cls):
             cls.update_group = Optimizer.update_group  # type: ignore[method-assign]
+        if "step" in vars(cls):
+            cls.step = with_hooks(cls.step)  # type: ignore[method-assign]
 
     def update_group(self, params: list[Tensor], group: Group) -> None:
         """Change parameters of one group and dtype, which have gradients: here one by one."""
@@ -124,6 +129,7 @@ class Optimizer:
 
     # -- the step ----------------------------------------------------------------------------------
 
+    @with_hooks
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Update every parameter that has a gradient.
 
@@ -146,6 +152,33 @@ class Optimizer:
                 for params in _with_gradients(group["params"]):
                     self.update_group(params, group)
         return loss
+
+    def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; `args` begins with the optimizer.
+
+        What the hook returns, (args, kwargs), is what the step is called with.
+
+        >>> from tinytorch import ones
+        >>> from tinytorch.optim import SGD
+        >>> optimizer = SGD([ones(2, requires_grad=True)], lr=0.1)
+        >>> with optimizer.register_step_pre_hook(lambda *_: print("now")):
+        ...     optimizer.step()
+        now
+        """
+        return self._own_hooks().before.add(hook)
+
+    def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return self._own_hooks().after.add(hook)
+
+    def _own_hooks(self) -> StepHooks:
+        if self._step_hooks is None:
+            self._step_hooks = StepHooks()
+        return self._step_hooks
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the hooks: a copy has none."""
+        return {name: value for name, value in vars(self).items() if name != "_step_hooks"}
 
     def _check_gradients(self) -> None:
         for group in self.param_groups:
