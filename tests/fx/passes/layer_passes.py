@@ -1,4 +1,4 @@
-"""Runs a pass that replaces layers, and checks what the graph then computes."""
+"""Runs a pass that replaces nodes by kernels, and checks what the graph then computes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.verify import ForwardSemantics
-from tinytorch.fx.passes.layers import LayerPass
-from tinytorch.fx.passes.packed import PackedLayer
+from tinytorch.fx.passes.autotune import AutotunedPass
+from tinytorch.fx.passes.strides import KERNELS
 from tinytorch.graph.passes import PassManager
 
 FROZEN = ForwardSemantics(frozen=True)
@@ -43,7 +43,7 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def run_pass(a_pass: LayerPass, model: nn.Module, *inputs: Tensor) -> Counter[str]:
+def run_pass(a_pass: AutotunedPass, model: nn.Module, *inputs: Tensor) -> Counter[str]:
     """What the graph of a model calls after a pass; checks its result."""
     with torch.no_grad():
         graph = capture_forward(model.eval(), inputs).graph
@@ -54,7 +54,7 @@ def run_pass(a_pass: LayerPass, model: nn.Module, *inputs: Tensor) -> Counter[st
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert found.stride() == expected.stride()
     return Counter(
-        n.target.__name__ if isinstance(n.target, PackedLayer) else str(n.target)
+        n.target.__name__ if isinstance(n.target, KERNELS) else str(n.target)
         for n in graph.nodes
         if n.op == "call_function"
     )

@@ -36,7 +36,8 @@ from tinytorch.graph.passes.manager import PassManager
 TRAINING_PASSES = ("no-ops", "algebra", "cse", "fold", "dce", "dead-statistics")
 #: For a model whose weights do not change any more.
 INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "flat-linear", "conv-bn", "dce",
-                    "prepacked-linear", "onednn", "channels-last", "dce")  # fmt: skip
+                    "attention-kernel", "prepacked-linear", "onednn", "channels-last",
+                    "dce")  # fmt: skip
 
 #: The same with Winograd's algorithm for 3x3 convolutions, whose rounding is another.
 WINOGRAD_PASSES = tuple(

@@ -1,6 +1,7 @@
 """Passes for graphs of torch.fx alone, a file each. Importing this makes them known by name."""
 
 from tinytorch.fx.passes.attention import AttentionPattern as AttentionPattern
+from tinytorch.fx.passes.attention_kernel import AttentionKernel as AttentionKernel
 from tinytorch.fx.passes.backward_order import BackwardOrder as BackwardOrder
 from tinytorch.fx.passes.channels_last import ChannelsLast as ChannelsLast
 from tinytorch.fx.passes.checkpoint import Checkpoint as Checkpoint

@@ -95,7 +95,7 @@ class AttentionPattern(RecognizedAttention):
                 return False
             return each.backward is None or (known is not None and _leaves(known > HIDES_SOME))
         if known is not None and _leaves(seen := known ^ each.hides):
-            if seen.shape[-2:] == weights.shape[-2:] and _is_causal(seen):
+            if seen.shape[-2:] == weights.shape[-2:] and is_causal_mask(seen):
                 each.mask, each.is_causal = None, True
             return each.fill <= HIDES_SOME
         if each.fill == -math.inf:
@@ -177,7 +177,7 @@ def _leaves(seen: Any) -> bool:
     return bool(seen.any(-1).all())
 
 
-def _is_causal(seen: Any) -> bool:
+def is_causal_mask(seen: Any) -> bool:
     """Whether query i sees the keys 0 to i, in all matrices."""
     return bool((seen == torch.ones_like(seen).tril()).all())
 

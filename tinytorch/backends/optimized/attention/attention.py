@@ -37,6 +37,8 @@ def scaled_dot_product_attention(
     is_causal: bool,
     scale: float,
     dropout_p: float,
+    out: Array | None = None,
+    most_threads: int | None = None,
 ) -> Array:
     """dropout(softmax(q @ k.T * scale + mask)) @ v, a block at a time.
 
@@ -44,11 +46,15 @@ def scaled_dot_product_attention(
         q: (..., heads, l, e), float32 or float64; k, v: (..., kv heads, s, e) and (..., s, v).
         mask: broadcasts to (..., heads, l, s); bool, or of q's dtype.
         seed: 0-d int64.
+        out: the array to write, of four dimensions, the elements of a row being adjacent; None for
+            a new one.
+        most_threads: fewer than `threads` would take; None for these.
 
     Returns:
         (..., heads, l, v)
     """
-    out = empty((*q.shape[:-1], v.shape[-1]), q.dtype)
+    if out is None:
+        out = empty((*q.shape[:-1], v.shape[-1]), q.dtype)
     if not out.size:
         return out
     if not k.shape[-2] or dropout_p == 1:
@@ -56,7 +62,7 @@ def scaled_dot_product_attention(
         return out
     x, kind = _operands(q, k, v, mask)
     plan = _plan(forward_plan, x, kind, is_causal, scale, dropout_p, seed)
-    _run("forward", *plan, x, x, _of_heads(out))
+    _run("forward", *plan, x, x, _of_heads(out), most_threads=most_threads)
     return out
 
 
@@ -88,11 +94,13 @@ def scaled_dot_product_attention_backward(
     return flat
 
 
-def _run(name: str, s: Sizes, room: int, x: Operands, *arrays: Any) -> None:
+def _run(
+    name: str, s: Sizes, room: int, x: Operands, *arrays: Any, most_threads: int | None = None
+) -> None:
     """Call a kernel on as many threads as there is work and heads for."""
     (batch, heads), query_heads = x.k.shape[:2], x.q.shape[1]
     work = batch * query_heads * s.queries * s.keys * (s.e + s.v)
-    count = min(threads.threads_for(work), batch * heads)
+    count = min(threads.threads_for(work), batch * heads, most_threads or batch * heads)
     of_dtype, scratch = entries(x.q.itemsize), workspace((room * count,), _BYTES)
     rest = (s, 0, batch * heads, *arrays, address_of(scratch))
     if count == 1:
