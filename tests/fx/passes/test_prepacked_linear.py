@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, ResidualMlp, randn, run_pass
+from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes import prepacked_linear
 from tinytorch.fx.passes.packed import Epilogue, PrepackedLinear
@@ -114,6 +115,38 @@ def test_it_must_beat_the_layer_and_onednn(
     found = run_pass(PrepackedLinears(FROZEN), nn.Linear(8, 8), randn(4, 8))
     assert found["prepacked_linear_none"] == all(answers)
     assert not left
+
+
+@pytest.mark.parametrize(("least", "timed"), [(1, 1), (2 * 8 * 8 * 4, 2), (1 << 20, 3)])
+def test_layers_of_a_kind_are_timed_together(
+    monkeypatch: pytest.MonkeyPatch, least: int, timed: int
+) -> None:
+    """As many as have weights that no cache holds, and all of them are changed."""
+    called: list[Any] = []
+
+    def is_faster(new: Any, old: Any) -> bool:
+        old()
+        called.clear()
+        new()
+        return True
+
+    original = PrepackedLinear.__call__
+
+    def call(self: PrepackedLinear, *xs: Tensor) -> Tensor:
+        called.append(self)
+        return original(self, *xs)
+
+    monkeypatch.setattr(PrepackedLinear, "__call__", call)
+    monkeypatch.setattr("tinytorch.fx.passes.layers.is_faster", is_faster)
+    monkeypatch.setattr("tinytorch.fx.passes.layers.LEAST_BYTES", least)
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(3)])
+    with torch.no_grad():
+        graph = capture_forward(model.eval(), (randn(4, 8),)).graph
+        a_pass = PrepackedLinears(FROZEN)
+        assert a_pass.transform(graph, a_pass.analyze(graph))
+    assert len(set(called)) == timed
+    layers = [n.target for n in graph.nodes if isinstance(n.target, PrepackedLinear)]
+    assert len(set(layers)) == 3  # each over its own weight
 
 
 def test_it_takes_no_more_threads_than_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

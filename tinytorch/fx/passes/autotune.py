@@ -14,7 +14,7 @@ from tinytorch.graph.passes.base import OptimizationPass
 
 CPU = torch.device("cpu")
 LEAST_SECONDS = 0.002  # that a sample lasts
-MOST_SECONDS = 0.25  # that a measurement lasts, unless LEAST_ROUNDS are longer
+MOST_SECONDS = 0.1  # that a measurement lasts, unless LEAST_ROUNDS are longer
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5
 CLEARLY = 1.25  # times as fast: decided after a round, with long calls after the first
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ UNARY: dict[Any, str] = {
     aten.tanh.default: "tanh", aten.silu.default: "swish", aten.silu_.default: "swish",
     aten.gelu.default: "gelu",
 }  # fmt: skip
+LEAST_BYTES = 32 << 20  # of weights: two times as much, a layer's and its rival's, is in no cache
 ADDITIONS = (aten.add.Tensor, aten.add_.Tensor)
 
 
@@ -142,17 +144,18 @@ class LayerPass(AutotunedPass):
 
     def transform(self, graph: torch.fx.Graph, found: list[Layer]) -> bool:
         verdicts: dict[Any, bool] = {}
+        ready: dict[int, PackedLayer] = {}  # by the position of the layer
         results = result_values(graph)
         changed: list[Layer] = []
-        for layer in found:
+        for i, layer in enumerate(found):
             key = layer.key
-            if not verdicts.get(key, True):
-                continue
-            packed = self.packed(layer)
             if self.must_be_faster and key not in verdicts:
-                verdicts[key] = self._wins(layer, packed)
+                alike = [j for j in range(i, len(found)) if found[j].key == key][: _enough(layer)]
+                packed = [self.packed(found[j]) for j in alike]
+                verdicts[key] = self._win([found[j] for j in alike], packed)
+                ready.update(zip(alike, packed, strict=True))
             if verdicts.get(key, True):
-                _rewrite(graph, layer, packed)
+                _rewrite(graph, layer, ready.pop(i) if i in ready else self.packed(layer))
                 changed.append(layer)
         if any(layer.window is not None for layer in changed):
             refresh_values(graph, results)
@@ -215,26 +218,46 @@ class LayerPass(AutotunedPass):
         found = self.semantics.constant_value(node) if is_attribute else None
         return None if found is None else found.detach()
 
-    def _wins(self, layer: Layer, packed: PackedLayer) -> bool:
-        """The packed layer is faster than its rivals, on random numbers of these shapes."""
+    def _win(self, layers: list[Layer], packed: list[PackedLayer]) -> bool:
+        """The packed layers are faster than their rivals, on random numbers of these shapes.
+
+        Args:
+            layers: of one kind; one after the other, so that each finds its weight where the model
+                does: in memory, if the weights are larger than the caches.
+        """
         generator = torch.Generator().manual_seed(0)
-        xs = [torch.randn(_sizes(n), generator=generator) for n in layer.inputs]
-        values = dict(zip(layer.inputs, xs, strict=True))
-        if layer.window is not None:  # packed convolutions hand each other channels-last
+        xs = [torch.randn(_sizes(n), generator=generator) for n in layers[0].inputs]
+        if layers[0].window is not None:  # packed convolutions hand each other channels-last
             xs = [x.contiguous(memory_format=torch.channels_last) for x in xs]
 
-        def real(node: Node) -> Any:
-            return values[node] if node in values else self._constant(node)
-
-        def as_nodes() -> None:
-            for node in layer.nodes:
-                args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), real)
-                values[node] = self.semantics.evaluate(node, args, kwargs)
+        def run(functions: Sequence[Callable[..., object]]) -> None:
+            for function in functions:
+                function(*xs)
 
         return all(
-            is_faster(lambda: packed(*xs), as_nodes if old is None else partial(old, *xs))
-            for old in self.rivals(layer)
+            is_faster(partial(run, packed), partial(run, each))
+            for each in zip(*map(self._rival_functions, layers), strict=True)
         )
+
+    def _rival_functions(self, layer: Layer) -> list[Callable[..., object]]:
+        def as_nodes(*xs: Tensor) -> None:
+            values: dict[Node, Any] = dict(zip(layer.inputs, xs, strict=True))
+            for node in layer.nodes:
+                args, kwargs = torch.fx.node.map_arg(
+                    (node.args, dict(node.kwargs)),
+                    lambda n: values[n] if n in values else self._constant(n),
+                )
+                values[node] = self.semantics.evaluate(node, args, kwargs)
+
+        return [as_nodes if each is None else each for each in self.rivals(layer)]
+
+
+def _enough(layer: Layer) -> int:
+    """How many layers like this one have weights that no cache holds; of convolutions one, as a
+    weight is read again for each row of an image."""
+    if layer.window is not None:
+        return 1
+    return -(-LEAST_BYTES // max(layer.weight.nbytes, 1))
 
 
 def _extend(layer: Layer, taken: set[Node], memory: Aliasing, unary: frozenset[str]) -> None:
