@@ -81,6 +81,11 @@ def _allocate(shape: tuple[int, ...], dtype: Any) -> Any:
     return torch.empty(shape, dtype=kind).numpy()
 
 
+def as_array(x: Tensor) -> Any:
+    """The array on the memory of a tensor."""
+    return (x.detach() if x.requires_grad else x).numpy()
+
+
 @cache
 def scalar_kernel(unary: str, algorithm: str) -> Callable[..., Any] | None:
     """A function of an epilogue as a kernel on numbers; None for "none"."""
@@ -123,15 +128,9 @@ class PrepackedLinear:
         self.__module__ = __name__
 
     def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
-        n, k = self.weight.shape
-        result = torch.empty((*x.shape[:-1], n), dtype=x.dtype)
-        added = other[0].detach().reshape(-1, n).numpy() if other else None
-        self.weight.multiply(
-            x.detach().reshape(-1, k).numpy(),
-            result.view(-1, n).numpy(),
-            added,
-            torch.get_num_threads(),
-        )
+        result = torch.empty((*x.shape[:-1], self.weight.shape[0]), dtype=x.dtype)
+        added = as_array(other[0]) if other else None
+        self.weight.multiply(as_array(x), result.numpy(), added, torch.get_num_threads())
         return result
 
 

@@ -88,6 +88,14 @@ def test_no_rows():
     assert product(np.ones((0, 3), np.float32), np.ones((2, 3), np.float32)).shape == (0, 2)
 
 
+@pytest.mark.parametrize("front", [(), (5,), (2, 3), (2, 0)])
+def test_dimensions_in_front(rng, front):
+    w, x = matrix(rng, (4, 3), np.float32), rng.standard_normal((*front, 3)).astype(np.float32)
+    other, out = rng.standard_normal((2, *front, 4)).astype(np.float32)
+    PrepackedWeight(w).multiply(x, out, other)
+    np.testing.assert_allclose(out, x @ w.T + other, rtol=1e-5, atol=1e-6)
+
+
 def test_it_keeps_the_weight_that_it_was_given(rng):
     w, x = matrix(rng, (4, 3), np.float32), matrix(rng, (2, 3), np.float32)
     packed, out = PrepackedWeight(w), np.empty((2, 4), np.float32)
@@ -116,9 +124,11 @@ def test_says_what_does_not_fit():
     weight = PrepackedWeight(np.ones((2, 3), np.float32))
     x, out = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
     for arguments, words in [
-        ((x[:, :2], out), r"multiplies \(M, 3\) into \(M, 2\), not \(4, 2\) float32 into \(4, 2\)"),
+        ((x[:, :2], out), r"\(\.\.\., 3\) into \(\.\.\., 2\), not \(4, 2\) float32 into \(4, 2\)"),
         ((x, out[:3]), r"into \(3, 2\)"),
         ((x.astype(np.float64), out), r"not \(4, 3\) float64"),
+        ((x[0, :0], out[0]), r"not \(0,\) float32 into \(2,\)"),
+        ((x[None], out), r"not \(1, 4, 3\) float32 into \(4, 2\)"),
         ((x, out, out[:1]), r"adding \(1, 2\) float32"),
         ((x, np.ones((2, 4), np.float32).T), r"in C order, not with strides \(4, 16\)"),
     ]:

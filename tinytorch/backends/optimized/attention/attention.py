@@ -166,6 +166,8 @@ def _full_mask(mask: Array, front: tuple[int, ...], shape: tuple[int, ...]) -> A
         shape: of the result.
     """
     size = shape[-1]
+    if mask.shape == shape and mask.strides[-1] == mask.itemsize:
+        return mask
     if mask.shape[-1:] != (size,) or mask.strides[-1] != mask.itemsize:
         mask = np.array(np.broadcast_to(mask, (*mask.shape[:-1], size)), order="C")
     return np.broadcast_to(mask, (*front, size)).reshape(shape)

@@ -205,6 +205,7 @@ class PrepackedWeight:
         self._bias = self._nothing if bias is None else np.ascontiguousarray(bias)
         self._entries = _entries(w.dtype, function)
         lanes = REGISTER_BYTES // w.itemsize
+        self._panel_count = -(-n // (TILE_VECTORS * lanes))
         self._panels = allocate((k * (-(-n // lanes) * lanes),), w.dtype)
         self._entries.packed(w, self._panels)
 
@@ -214,31 +215,33 @@ class PrepackedWeight:
         """Write function(x @ w.T + bias + other) into `out`.
 
         Args:
-            x: (M, K), in the dtype of the weight as all others.
-            out: (M, N), in C order, and of memory of its own.
-            other: (M, N) or None.
+            x: (..., K), in the dtype of the weight as all others.
+            out: (..., N), in C order, and of memory of its own.
+            other: (..., N) or None.
             most_threads: fewer than `threads` would take; None for these.
 
         Raises:
             ValueError: a shape or a dtype does not fit, or `out` is not in C order.
         """
-        (n, k), m = self.shape, len(x)
+        # A model calls this with all of it out of the caches: few steps, each a cheap one.
+        (n, k), shape, dtype = self.shape, out.shape, self.dtype
         added = self._nothing if other is None else other
-        shapes = [x.shape, out.shape, (m, n) if other is None else other.shape]
-        if shapes != [(m, k), (m, n), (m, n)] or {x.dtype, out.dtype, added.dtype} != {self.dtype}:
+        fits = shape == (*x.shape[:-1], n) and x.shape[-1:] == (k,)
+        fits = fits and (other is None or other.shape == shape)
+        if not (fits and x.dtype == dtype and out.dtype == dtype and added.dtype == dtype):
             raise ValueError(
-                f"a weight of shape {self.shape} and dtype {self.dtype} multiplies (M, {k}) into "
-                f"(M, {n}), not {x.shape} {x.dtype} into {out.shape} {out.dtype}"
+                f"a weight of shape {self.shape} and dtype {self.dtype} multiplies (..., {k}) into "
+                f"(..., {n}), not {x.shape} {x.dtype} into {out.shape} {out.dtype}"
                 + ("" if other is None else f", adding {other.shape} {other.dtype}")
             )
         if not out.flags.c_contiguous or not out.flags.aligned:
             raise ValueError(f"a product is written in C order, not with strides {out.strides}")
+        m = out.size // n
         if not m:
             return
         count = threads.threads_for(m * n * k)
         if most_threads is not None:
             count = min(count, most_threads)
-        lanes = REGISTER_BYTES // x.itemsize
-        count = min(count, -(-n // (TILE_VECTORS * lanes)))
-        x, added, out = (in_order(each).reshape(-1) for each in (x, added, out))
+        count = min(count, self._panel_count)
+        x, added = in_order(x), in_order(added)
         self._entries.run("product", count, m, x, self._panels, self._bias, added, out)
