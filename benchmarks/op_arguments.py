@@ -250,7 +250,8 @@ BY_FUNCTION: dict[str, Make] = {
     "matrix_power": lambda v: _call(_few(v, 256) / 64 if v.dtype[0] == "f" else _few(v, 64), 3),
     "logit": lambda v: _call(v.probabilities()),
     **dict.fromkeys(
-        ("asin", "acos", "atanh", "arcsin", "arccos", "arctanh"), lambda v: _call(v.within_one())
+        ("asin", "acos", "atanh", "arcsin", "arccos", "arctanh", "erfinv"),
+        lambda v: _call(v.within_one()),
     ),
     **dict.fromkeys((*LOWEST, "log2", "log10", "rsqrt"), lambda v: _call(v.array(low=0.0))),
     **dict.fromkeys(("acosh", "arccosh"), lambda v: _call(v.array(low=1.0))),

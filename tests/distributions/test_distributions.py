@@ -115,10 +115,10 @@ def test_log_prob_and_its_gradients(name: str, rng: np.random.Generator) -> None
 
 
 @each
-@pytest.mark.parametrize("what", ["entropy", "mean", "variance", "stddev"])
+@pytest.mark.parametrize("what", ["entropy", "perplexity", "mean", "variance", "stddev"])
 def test_entropy_and_moments(name: str, what: str, rng: np.random.Generator) -> None:
     parameters, _, make = CASES[name]
-    if name.startswith("Categorical") and what != "entropy":
+    if name.startswith("Categorical") and what not in ("entropy", "perplexity"):
         with pytest.raises(NotImplementedError, match="classes have no"):
             getattr(make(ours_module, *map(tinytorch.tensor, parameters(rng))), what)
         return
@@ -142,6 +142,84 @@ def test_cdf(name: str, rng: np.random.Generator) -> None:
         return make(module_of(given[0]), *given).cdf(library.tensor(value))
 
     assert_like_torch(cdf, None, *parameters(rng))
+
+
+@pytest.mark.parametrize("name", ["Normal", "Uniform", "Exponential"])
+def test_icdf(name: str, rng: np.random.Generator) -> None:
+    parameters, _, make = CASES[name]
+    p = rng.uniform(0, 1, (2, 4, 3))
+
+    def icdf(*given: Any) -> Any:
+        *args, x = given
+        return make(module_of(x), *args).icdf(x)
+
+    assert_like_torch(icdf, None, *parameters(rng), p)
+    ours = make(ours_module, *map(tinytorch.tensor, parameters(rng)))
+    theirs = make(theirs_module, *map(torch.tensor, parameters(np.random.default_rng(0))))
+    np.testing.assert_allclose(ours.cdf(ours.icdf(tinytorch.tensor(p))).numpy(), p, rtol=1e-6)
+    for edge in (0.0, 1.0):
+        found = ours.icdf(edge).numpy()
+        assert (np.isinf(found) == np.isinf(theirs.icdf(torch.tensor(edge)).numpy())).all()
+    for wrong in (-0.1, 1.5, np.nan):
+        with pytest.raises(ValueError, match=f"a probability for {name} must be from 0 to 1"):
+            ours.icdf(wrong)
+
+
+@each
+def test_mode_support_and_what_there_is_not(name: str, rng: np.random.Generator) -> None:
+    parameters, _, make = CASES[name]
+    given = parameters(rng)
+    ours = make(ours_module, *map(tinytorch.tensor, given))
+    theirs = make(theirs_module, *map(torch.tensor, given))
+    np.testing.assert_allclose(ours.mode.numpy(), theirs.mode.numpy())
+    assert ours.sample_n(5).shape == tuple(theirs.sample((5,)).shape)
+    assert ours.has_rsample == theirs.has_rsample
+    assert ours.has_enumerate_support == theirs.has_enumerate_support
+    for expand in (True, False):
+        if not theirs.has_enumerate_support:
+            with pytest.raises(NotImplementedError):
+                ours.enumerate_support(expand)
+            continue
+        values, expected = (d.enumerate_support(expand) for d in (ours, theirs))
+        assert values.tolist() == expected.tolist()
+        assert values.dtype.name == str(expected.dtype).removeprefix("torch.")
+    for method in ("cdf", "icdf"):
+        try:
+            getattr(theirs, method)(torch.tensor(0.5))
+        except NotImplementedError:
+            with pytest.raises(NotImplementedError, match=f"has no {method}"):
+                getattr(ours, method)(0.5)
+
+
+def test_the_mode_of_a_fair_coin() -> None:
+    for d, t in ((ours_module, tinytorch), (theirs_module, torch)):
+        coins = d.Bernoulli(t.tensor([0.2, 0.5, 0.9]))
+        np.testing.assert_array_equal(coins.mode.numpy(), [0.0, np.nan, 1.0])
+        assert tuple(coins.param_shape) == (3,)
+
+
+def test_a_precision_matrix(rng: np.random.Generator) -> None:
+    loc, precision, value = rng.normal(size=3), spd(rng, 2), rng.normal(size=(2, 3))
+
+    def log_prob(loc: Any, precision: Any, value: Any) -> Any:
+        normal = module_of(loc).MultivariateNormal(loc, precision_matrix=precision)
+        return normal.log_prob(value) + normal.precision_matrix.sum((-1, -2))
+
+    symmetric = (precision + precision.swapaxes(-1, -2)) / 2
+    ours, theirs = (
+        log_prob(*(t.tensor(a) for a in (loc, symmetric, value))) for t in (tinytorch, torch)
+    )
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+    normal = ours_module.MultivariateNormal(*(tinytorch.tensor(a) for a in (loc, symmetric)))
+    np.testing.assert_allclose(
+        (normal.precision_matrix @ normal.covariance_matrix).numpy(),
+        np.broadcast_to(np.eye(3), (2, 3, 3)),
+        atol=1e-9,
+    )
+    with pytest.raises(ValueError, match=r"precision_matrix \(its pivots\)"):
+        ours_module.MultivariateNormal(
+            tinytorch.zeros(2), precision_matrix=tinytorch.tensor([[1.0, 2.0], [2.0, 1.0]])
+        )
 
 
 PAIRS = [name for name in CASES if name != "Uniform"]
@@ -321,7 +399,7 @@ def test_classes_are_not_compared_with_others() -> None:
             ),
             "kl_divergence: the events of p have 1 values, those of q 2",
         ),
-        (lambda d, t: d.MultivariateNormal(t.zeros(2)), "covariance_matrix or scale_tril, one of"),
+        (lambda d, t: d.MultivariateNormal(t.zeros(2)), "precision_matrix or scale_tril, one of"),
         (lambda d, t: d.MultivariateNormal(t.zeros(3), t.eye(2)), "needs a matrix (..., n, n), go"),
     ],
 )

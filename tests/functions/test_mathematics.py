@@ -63,3 +63,28 @@ def test_a_factor_that_float32_has_not(name: str, backend: str) -> None:
         for factor in (float("inf"), float("nan"), 1e38, 2, 0.5):
             found, expected = function(tinytorch, factor), function(torch, factor)
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_erfinv(dtype: str, backend: str) -> None:
+    powers = 10.0 ** -np.arange(1, 16)
+    y = np.concatenate([np.linspace(-1, 1, 101), 1 - powers, powers - 1, powers]).astype(dtype)
+    ours, theirs = tinytorch.tensor(y), torch.tensor(y.astype(np.float64))
+    for x in (ours, theirs):
+        x.requires_grad_()
+    with tinytorch.using_backend(backend):
+        found, expected = tinytorch.erfinv(ours), torch.erfinv(theirs)
+        (g,) = tinytorch.autograd.grad(found.sum(), ours, create_graph=True)
+        (wanted,) = torch.autograd.grad(expected.sum(), theirs, create_graph=True)
+        inside = np.abs(y) < 1
+        (second,) = tinytorch.autograd.grad(g[tinytorch.tensor(inside)].sum(), ours)
+    (wanted_second,) = torch.autograd.grad(wanted[torch.tensor(inside)].sum(), theirs)
+    few = 4 * float(np.finfo(dtype).eps)
+    pairs = (found, expected, few), (g, wanted, 64 * few)
+    for a, b, rtol in pairs:
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=rtol)
+    np.testing.assert_allclose(
+        second.numpy()[inside], wanted_second.numpy()[inside], rtol=1e3 * few, atol=few
+    )
+    assert tinytorch.isnan(tinytorch.erfinv(tinytorch.tensor([1.5, -2.0, np.nan]))).all()

@@ -103,8 +103,8 @@ _IN_PLACE = frozenset(
     """abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
     arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and
     bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max
-    clamp_min clip copysign cos cosh cumprod cumsum deg2rad div divide eq erf erfc exp exp2 expm1
-    fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot
+    clamp_min clip copysign cos cosh cumprod cumsum deg2rad div divide eq erf erfc erfinv exp exp2
+    expm1 fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot
     index_add index_copy index_fill le lerp less less_equal log log10 log1p log2 logical_and
     logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply nan_to_num
     ne neg negative not_equal pow rad2deg reciprocal relu remainder round rsqrt scatter scatter_add

@@ -9,6 +9,7 @@ import tinytorch
 from tinytorch import (
     erf as erf,
     erfc as erfc,
+    erfinv as erfinv,
     exp2 as exp2,
     expm1 as expm1,
     log1p as log1p,
@@ -24,8 +25,8 @@ from tinytorch import (
 from tinytorch.tensor import Tensor
 
 __all__ = [
-    "entr", "erf", "erfc", "exp2", "expit", "expm1", "log1p", "log_softmax", "logit", "logsumexp",
-    "ndtr", "round", "sinc", "softmax", "xlogy",
+    "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "log1p", "log_softmax", "logit",
+    "logsumexp", "ndtr", "round", "sinc", "softmax", "xlogy",
 ]  # fmt: skip
 
 

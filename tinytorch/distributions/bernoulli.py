@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
 from tinytorch.autograd import no_grad
 from tinytorch.distributions.distribution import Distribution, Values, broadcast, real
+from tinytorch.dtypes import Shape
+from tinytorch.functions.elementwise import where
 from tinytorch.random import rand
 from tinytorch.tensor import Tensor
 
@@ -26,6 +29,7 @@ class Bernoulli(Distribution):
     tensor(-1.3863)
     """
 
+    has_enumerate_support = True
     parameters = ("probs", "logits")
 
     def __init__(
@@ -52,6 +56,17 @@ class Bernoulli(Distribution):
             self.probs = value.sigmoid()
 
     @property
+    def param_shape(self) -> Shape:
+        """The shape of probs and logits."""
+        return self.probs.shape
+
+    @property
+    def mode(self) -> Tensor:
+        """The more probable value; NaN where both are equally so."""
+        probs = self.probs.detach()
+        return where(probs == 0.5, math.nan, (probs >= 0.5).to(probs.dtype))
+
+    @property
     def mean(self) -> Tensor:
         return self.probs
 
@@ -67,6 +82,9 @@ class Bernoulli(Distribution):
     def log_prob(self, value: Values) -> Tensor:
         self._check_value(value, lambda a: (a == 0) | (a == 1), "0 or 1")
         return self.logits * value - _softplus(self.logits)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._enumerated(2, self.probs.dtype, expand)
 
     def entropy(self) -> Tensor:
         return _softplus(self.logits) - self.logits * self.probs

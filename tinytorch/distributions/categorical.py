@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.autograd import no_grad
 from tinytorch.creation import tensor
 from tinytorch.distributions.distribution import Distribution, real
-from tinytorch.dtypes import Shape
+from tinytorch.dtypes import Shape, int64
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import broadcast_to
@@ -35,6 +35,7 @@ class Categorical(Distribution):
     ((3,), tensor([1.3863, 1.3863, 1.3863]))
     """
 
+    has_enumerate_support = True
     parameters = ("probs", "logits")
 
     def __init__(
@@ -91,6 +92,9 @@ class Categorical(Distribution):
         shape = np.broadcast_shapes(tuple(value.shape), self.batch_shape)
         index = broadcast_to(value.long(), shape).unsqueeze(-1)
         return broadcast_to(self.logits, (*shape, classes)).gather(-1, index).squeeze(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._enumerated(self._num_events, int64, expand)
 
     def entropy(self) -> Tensor:
         impossible = self.logits == -float("inf")

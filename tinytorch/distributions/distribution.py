@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tinytorch.autograd import no_grad
-from tinytorch.dtypes import Shape
+from tinytorch.creation import arange
+from tinytorch.dtypes import DType, Shape
 from tinytorch.functions.movement import broadcast_to
 from tinytorch.tensor import Tensor
 
@@ -27,6 +28,8 @@ class Distribution:
 
     #: `rsample` gives draws through which gradients flow.
     has_rsample: ClassVar[bool] = False
+    #: `enumerate_support` gives all values that occur.
+    has_enumerate_support: ClassVar[bool] = False
     #: Names of the parameters, for `repr`.
     parameters: ClassVar[tuple[str, ...]] = ()
 
@@ -67,6 +70,10 @@ class Distribution:
             f"log_prob for a gradient (the score function)"
         )
 
+    def sample_n(self, n: int) -> Tensor:
+        """`sample((n,))`, by its old name."""
+        return self.sample((n,))
+
     def log_prob(self, value: Values) -> Tensor:
         """The logarithm of the density, or probability, of a value; of batch_shape.
 
@@ -75,14 +82,47 @@ class Distribution:
         """
         raise NotImplementedError(f"{type(self).__name__} has no log_prob")
 
+    def cdf(self, value: Values) -> Tensor:
+        """The probability of at most `value`.
+
+        Raises:
+            ValueError: the value cannot occur.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no cdf")
+
+    def icdf(self, value: Values) -> Tensor:
+        """The quantile: what `cdf` gives `value`, a probability, for.
+
+        Raises:
+            ValueError: it is not from 0 to 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no icdf")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values that occur, along a new first dimension.
+
+        Args:
+            expand: repeat them for each element of the batch; its dimensions are of size 1 without.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no finite number of values")
+
     def entropy(self) -> Tensor:
         """The expected value of -log_prob, of batch_shape."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy")
+
+    def perplexity(self) -> Tensor:
+        """The exponential of the entropy: of n equally probable classes it is n."""
+        return self.entropy().exp()
 
     @property
     def mean(self) -> Tensor:
         """The expected value."""
         raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def mode(self) -> Tensor:
+        """The value of the largest density, or probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode")
 
     @property
     def variance(self) -> Tensor:
@@ -104,6 +144,17 @@ class Distribution:
     def _check_value(self, value: Values, holds: Callable[[Any], Any], rule: str) -> None:
         """Raise ValueError if a value cannot occur."""
         self._check_all(f"a value for {type(self).__name__}", value, holds, rule)
+
+    def _check_probability(self, value: Values) -> None:
+        """Raise ValueError for what is no probability."""
+        what = f"a probability for {type(self).__name__}"
+        self._check_all(what, value, lambda a: (a >= 0) & (a <= 1), "from 0 to 1")
+
+    def _enumerated(self, count: int, dtype: DType, expand: bool) -> Tensor:
+        """The numbers below `count`, for `enumerate_support`."""
+        batch = self.batch_shape
+        values = arange(count, dtype=dtype).reshape(count, *(1,) * len(batch))
+        return broadcast_to(values, (count, *batch)) if expand else values
 
     def _check_all(self, what: str, value: Any, holds: Callable[[Any], Any], rule: str) -> None:
         if not self.validate_args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinytorch.creation import zeros_like
 from tinytorch.distributions.distribution import Distribution, Values, broadcast, positive
 from tinytorch.random import rand
 from tinytorch.tensor import Tensor
@@ -35,6 +36,10 @@ class Exponential(Distribution):
         return self.rate.reciprocal()
 
     @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.rate)
+
+    @property
     def variance(self) -> Tensor:
         return self.rate**-2
 
@@ -50,6 +55,10 @@ class Exponential(Distribution):
         return 1.0 - self.rate.log()
 
     def cdf(self, value: Values) -> Tensor:
-        """The probability of at most `value`."""
         self._check_value(value, lambda a: a >= 0, "at least 0")
         return -(-self.rate * value).expm1()
+
+    def icdf(self, value: Values) -> Tensor:
+        self._check_probability(value)
+        (value,) = broadcast(value)
+        return -(-value).log1p() / self.rate

@@ -55,6 +55,22 @@ class Independent(Distribution):
         return self.base_dist.has_rsample
 
     @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """Whether the base has, and no dimension of its batch is part of the event."""
+        return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError(
+                "Independent: the values of several numbers are all combinations of these"
+            )
+        return self.base_dist.enumerate_support(expand)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
     def mean(self) -> Tensor:
         return self.base_dist.mean
 

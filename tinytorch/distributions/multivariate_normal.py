@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tinytorch.creation import eye
 from tinytorch.distributions.distribution import Distribution, Values, positive
 from tinytorch.errors import ShapeError
 from tinytorch.functions.movement import broadcast_to, stack
@@ -20,10 +21,11 @@ class MultivariateNormal(Distribution):
     Args:
         loc: (..., n), the mean.
         covariance_matrix: (..., n, n), symmetric and positive definite; or
+        precision_matrix: its inverse, likewise; or
         scale_tril: (..., n, n), its lower triangular factor L, with positive diagonal.
 
     Raises:
-        ValueError: neither or both matrices are given, or the matrix is not such.
+        ValueError: not one of the matrices is given, or the matrix is not such.
         ShapeError: the matrix does not fit loc.
 
     >>> import tinytorch
@@ -42,13 +44,13 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        if precision_matrix is not None:
-            raise ValueError("MultivariateNormal: invert precision_matrix to a covariance_matrix")
-        given = covariance_matrix if covariance_matrix is not None else scale_tril
-        if given is None or (covariance_matrix is not None and scale_tril is not None):
+        matrices = covariance_matrix, precision_matrix, scale_tril
+        if sum(matrix is not None for matrix in matrices) != 1:
             raise ValueError(
-                "MultivariateNormal takes covariance_matrix or scale_tril, one of them"
+                "MultivariateNormal takes covariance_matrix, precision_matrix or scale_tril, one "
+                "of them"
             )
+        given = next(matrix for matrix in matrices if matrix is not None)
         if loc.ndim < 1 or given.ndim < 2 or given.shape[-2:] != (loc.shape[-1],) * 2:
             raise ShapeError(
                 f"MultivariateNormal: loc (..., n) needs a matrix (..., n, n), got {loc.shape} and "
@@ -56,11 +58,17 @@ class MultivariateNormal(Distribution):
             )
         batch = np.broadcast_shapes(tuple(loc.shape[:-1]), tuple(given.shape[:-2]))
         super().__init__(batch, loc.shape[-1:], validate_args)
-        if covariance_matrix is not None:
+        if scale_tril is None:
+            name = "covariance_matrix" if precision_matrix is None else "precision_matrix"
             symmetric = (given - given.mT).abs() <= 1e-6 + 1e-5 * given.abs()
-            self._check("covariance_matrix", symmetric, lambda a: a, "symmetric")
-            pivots, given = cholesky((given + given.mT) / 2)
-            self._check("covariance_matrix (its pivots)", pivots, positive, "positive definite")
+            self._check(name, symmetric, lambda a: a, "symmetric")
+            given = (given + given.mT) / 2
+            if precision_matrix is not None:  # L^-T L^-1: with both orders turned round, L L^T
+                given = given.flip(-2, -1)
+            pivots, given = cholesky(given)
+            self._check(f"{name} (its pivots)", pivots, positive, "positive definite")
+            if precision_matrix is not None:
+                given = inverse_lower(given.flip(-2, -1).mT)
         else:
             self._check("scale_tril", given.tril() == given, lambda a: a, "lower triangular")
         self.loc = broadcast_to(loc, (*batch, *self.event_shape))
@@ -72,6 +80,12 @@ class MultivariateNormal(Distribution):
     def covariance_matrix(self) -> Tensor:
         """L L^T"""
         return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """(L L^T)^-1"""
+        inverse = inverse_lower(self.scale_tril)
+        return inverse.mT @ inverse
 
     @property
     def mean(self) -> Tensor:
@@ -138,3 +152,11 @@ def solve_lower(lower: Tensor, b: Tensor) -> Tensor:
             rest = rest - lower[..., i, k] * known
         x.append(rest / lower[..., i, i])
     return stack(x, -1)
+
+
+def inverse_lower(lower: Tensor) -> Tensor:
+    """The inverse of lower triangular matrices (..., n, n), column by column."""
+    n = lower.shape[-1]
+    units = eye(n, dtype=lower.dtype)
+    columns = [solve_lower(lower, broadcast_to(units[i], lower.shape[:-1])) for i in range(n)]
+    return stack(columns, -1)

@@ -55,6 +55,10 @@ class Normal(Distribution):
         return self.scale.log() + (0.5 + 0.5 * math.log(2 * math.pi))
 
     def cdf(self, value: Values) -> Tensor:
-        """The probability of at most `value`."""
         self._check_value(value, real, "a number, not NaN")
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
+
+    def icdf(self, value: Values) -> Tensor:
+        self._check_probability(value)
+        (value,) = broadcast(value)
+        return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)

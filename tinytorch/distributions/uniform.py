@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from tinytorch.creation import full_like
 from tinytorch.distributions.distribution import Distribution, Values, broadcast
 from tinytorch.functions.elementwise import where
 from tinytorch.random import rand
@@ -36,6 +38,11 @@ class Uniform(Distribution):
         return (self.high + self.low) / 2
 
     @property
+    def mode(self) -> Tensor:
+        """NaN: no value is more probable than the others."""
+        return full_like(self.high, math.nan)
+
+    @property
     def variance(self) -> Tensor:
         return (self.high - self.low) ** 2 / 12
 
@@ -56,5 +63,8 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
     def cdf(self, value: Values) -> Tensor:
-        """The probability of at most `value`."""
         return ((value - self.low) / (self.high - self.low)).clip(0.0, 1.0)
+
+    def icdf(self, value: Values) -> Tensor:
+        self._check_probability(value)
+        return self.low + value * (self.high - self.low)

@@ -106,6 +106,70 @@ def erfc(a: Tensor) -> Tensor:
     return 1.0 - e.erf(a)
 
 
+#: Of `erfinv`: polynomials in w = -log(1 - a^2), the highest power first; for w - 3.125 where
+#: w < 6.25, for sqrt(w) - 3.25 where w < 16, and for sqrt(w) - 5 elsewhere.
+_NEAR = (
+    *(-3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18),
+    *(1.115787767802518096e-17, -1.333171662854620906e-16, 2.0972767875968561637e-17),
+    *(6.6376381343583238325e-15, -4.0545662729752068639e-14, -8.1519341976054721522e-14),
+    *(2.6335093153082322977e-12, -1.2975133253453532498e-11, -5.4154120542946279317e-11),
+    *(1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08),
+    *(4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05),
+    *(0.0001867342080340571352, -0.00074070253416626697512, -0.0060336708714301490533),
+    *(0.24015818242558961693, 1.6536545626831027356),
+)
+_MIDDLE = (
+    *(2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07),
+    *(1.8239629214389227755e-08, 1.5027403968909827627e-06, -4.013867526981545969e-06),
+    *(2.9234449089955446044e-06, 1.2475304481671778723e-05, -4.7318229009055733981e-05),
+    *(6.8284851459573175448e-05, 2.4031110387097893999e-05, -0.0003550375203628474796),
+    *(0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066),
+    *(-0.0037512085075692412107, 0.005370914553590063617, 1.0052589676941592334),
+    3.0838856104922207635,
+)
+_FAR = (
+    *(-2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09),
+    *(-3.7894654401267369937e-09, 7.6157012080783393804e-09, -1.4960026627149240478e-08),
+    *(2.9147953450901080826e-08, -6.7711997758452339498e-08, 2.2900482228026654717e-07),
+    *(-9.9298272942317002539e-07, 4.5260625972231537039e-06, -1.9681778105531670567e-05),
+    *(7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026),
+    *(1.0103004648645343977, 4.8499064014085844221),
+)
+
+
+def erfinv(a: Tensor) -> Tensor:
+    """The number whose `erf` is a: infinite for a = 1 and -1, NaN beyond.
+
+    Source: M. Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2011.
+
+    >>> from tinytorch import tensor
+    >>> erfinv(tensor([0.0, 0.5, 1.0]))
+    tensor([0.    , 0.4769,    inf])
+    """
+    a = _float(a)
+    size = e.abs(a)
+    inside = e.where(size < 1, a, 0.0)
+    w = e.neg(e.log((1.0 - inside) * (1.0 + inside)))
+    root = e.sqrt(e.where(w < 6.25, 6.25, w))  # not of 0, where its gradient is infinite
+    far = e.where(w < 16, _polynomial(_MIDDLE, root - 3.25), _polynomial(_FAR, root - 5.0))
+    x = inside * e.where(w < 6.25, _polynomial(_NEAR, w - 3.125), far)
+    # a step of Newton's method that changes no value: its gradient is exact, that of x is not
+    rest = e.erf(x) - inside
+    x = x - (rest - rest.detach()) / (e.exp(-x * x) * (2 / math.sqrt(math.pi)))
+    # infinite at the edge, and NaN beyond; and so is its gradient
+    outside = a / e.sqrt(1.0 - e.where(size < 1, 0.0, size))
+    return e.where(size < 1, x, outside)
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    """By Horner's rule; the coefficient of the highest power is the first."""
+    first, second, *others = coefficients
+    value = x * first + second
+    for coefficient in others:
+        value = value * x + coefficient
+    return value
+
+
 def logaddexp(a: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(other)), computed without overflow."""
     larger = e.maximum(a, other)
