@@ -30,8 +30,10 @@ TAKES_MORE = {
     "pad": "a function, which torch.pad is not",
     "repeat_interleave": "a number is a vector of one",
     "roll": "nothing to turn in a number",
+    "swapaxes": "as transpose",
     "transpose": "of a number there is nothing to exchange",
     "unique": "rows without elements",
+    "unique_consecutive": "rows without elements, and a number as one of them",
 }
 #: For whom ZeroDivisionError says what was wrong.
 DIVIDE = ("floor_divide", "fmod", "remainder")

@@ -71,14 +71,13 @@ def publish(
         if others or name in replayed.split():  # other calls than those with names cost the same
             found[name] = with_other_names(function, others | _input_of(function))
     replay_all(found, replayed, "tinytorch")
-    aliased = {a: found[name] for a, name in (aliases or {}).items()}
-    both = {name: f for name, f in found.items() if name not in hidden.split()}
-    for name, function in {**both, **aliased}.items():
-        original = (aliases or {}).get(name, name)
+    named = {name: with_input(function, "tinytorch") for name, function in found.items()}
+    originals = {name: name for name in found if name not in hidden.split()} | dict(aliases or {})
+    for name, original in originals.items():
         if original not in methods.split() and not original.endswith("_"):
-            _enter(FUNCTIONS, name, with_input(function, "tinytorch"))
+            _enter(FUNCTIONS, name, named[original])
         if original not in functions.split():
-            _enter(METHODS, name, function)
+            _enter(METHODS, name, found[original])
 
 
 def _enter(table: dict[str, Callable[..., Any]], name: str, function: Callable[..., Any]) -> None:
