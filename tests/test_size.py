@@ -72,6 +72,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              and what is detached are written out (2); without whole backwards
 #                              as one function (262), a small step is slower than NumPy by hand;
 #                              an argument that is no tensor is named (38);
+#                              slices that kernels cut by themselves, short steps in several loops,
+#                              sums of rows as one (165), and writes to what a first gradient does
+#                              not read (35): a small LSTM takes 1.7 times PyTorch's time without;
 #                              what a gradient reads is kept, weight gradients are one product (66);
 #                              group_norm as an op (17; testing 6, compiler 16);
 #                              whole images that are averaged at once (nn 3).
@@ -213,11 +216,14 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              their metadata, regrades that go on, progress (course 82); ports,
 #                              events with entries that wait, the final run's machine, stolen
 #                              tokens (leaderboard 63); a sandbox that does not start (compete 8).
+#                              Arguments by PyTorch's names, hooks of optimizers' steps (framework
+#                              100, nn 10, optim 55); loops that cut their operands (kernels 105,
+#                              backends 16).
 BUDGETS = {
-    "tinytorch": 9_005,
-    "tinytorch/replay": 1_471,
-    "tinytorch/nn": 6_405,
-    "tinytorch/optim": 1_960,
+    "tinytorch": 9_110,
+    "tinytorch/replay": 1_690,
+    "tinytorch/nn": 6_420,
+    "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
     "tinytorch/distributions": 549,
@@ -228,8 +234,8 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_556,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_831,
-    "tinytorch/backends/optimized": 11_461,
+    "tinytorch/backends": 2_850,
+    "tinytorch/backends/optimized": 11_570,
     "tinytorch/jit": 2_125,
     "tinytorch/graph": 4_545,
     "tinytorch/graph/recompute": 890,

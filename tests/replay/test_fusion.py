@@ -58,9 +58,13 @@ X, Y = tinytorch.ones(3, 4), tinytorch.ones(3, 4)
         (lambda x, y: (x * y).exp() @ (x * y).exp().mT,
          ["(mul exp)", "(mul exp)", "permute", "matmul"]),
         (lambda x, y: x[:1].expand(3, 4) * y + y, ["slice", "(mul add)"]),
-        # of two runs that read it, neither takes it
+        # of a few runs that read it, each computes it, but not what is computed of it
         (lambda x, y: (lambda p: p.exp().sum(1) + p.cos().sum(1))(x * y),
-         ["mul", "sum(exp)", "sum(cos)", "add"]),
+         ["sum(mul exp)", "sum(mul cos)", "add"]),
+        (lambda x, y: (lambda p: p.exp().sum(1) + p.cos().sum(1))((x * y).tanh()),
+         ["(mul tanh)", "sum(exp)", "sum(cos)", "add"]),
+        (lambda x, y: (lambda p: p.sum() + p.exp().sum() + p.cos().sum() + p.sin().sum())(x * y),
+         ["mul", "sum", "sum(exp)", "sum(cos)", "sum(sin)", "(add add add)"]),
         # nothing but numbers of another shape is in the loop
         (lambda x, y: x[0, 0].expand(3, 4) * 2.5 + 1.0,
          ["slice", "reshape", "expand", "mul", "add"]),
@@ -72,6 +76,12 @@ X, Y = tinytorch.ones(3, 4), tinytorch.ones(3, 4)
 )  # fmt: skip
 def test_what_becomes_one_loop(function: Any, expected: list[str]) -> None:
     assert steps_of(function, X, Y) == expected
+
+
+def test_of_many_elements_no_run_computes_what_another_does() -> None:
+    x = tinytorch.ones(2, fusion.FEW)
+    found = steps_of(lambda x: (lambda p: p.exp().sum(1) + p.cos().sum(1))(x * x), x)
+    assert found == ["mul", "sum(exp)", "sum(cos)", "add"]
 
 
 @pytest.mark.slow_beyond(6)

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tinytorch.backends import reference, reference_out, reference_quantized
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
 
 Kernel = Callable[..., Any]
 
 KERNELS = 16_384  # plans whose kernel is remembered
+
+
+class Slice(NamedTuple):
+    """An operand that a kernel cuts from a larger array.
+
+    Attributes:
+        shape: of the array.
+        bounds: for each of its dimensions where the slice begins and ends, and its step, which is
+            positive.
+    """
+
+    shape: Shape
+    bounds: tuple[tuple[int, int, int], ...]
+
+    @property
+    def begin(self) -> int:
+        """How many elements are before its first."""
+        return sum(b[0] * step for b, step in zip(self.bounds, self._steps(), strict=True))
+
+    @property
+    def strides(self) -> Shape:
+        """In elements."""
+        return tuple([b[2] * step for b, step in zip(self.bounds, self._steps(), strict=True)])
+
+    def of(self, array: Array) -> Array:
+        """The slice of such an array, in any order."""
+        return array[tuple([slice(*b) for b in self.bounds])]
+
+    def _steps(self) -> list[int]:
+        return [math.prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
 
 
 def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
@@ -168,6 +199,18 @@ class ComputeBackend(ABC):
         Override to choose by shape once, instead of at every call.
         """
         return self.find_kernel(plan.op)
+
+    def specialize_slices(self, plan: Plan, slices: Mapping[int, Slice]) -> Kernel | None:
+        """The kernel of an elementwise plan that cuts some operands from larger arrays by itself.
+
+        A program asks for it where it would make slices only to read them once. By default there is
+        none, and it does.
+
+        Args:
+            slices: the operands that are cut, by position. What they are cut from is handed over
+                in their place, an array in C order or not.
+        """
+        return None
 
     def specialize_out(self, plan: Plan) -> Kernel | None:
         """The kernel for a plan in a form that is given the memory of its result; None if none is.

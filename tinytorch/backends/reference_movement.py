@@ -14,7 +14,7 @@ from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bit
 Dims = tuple[int, ...]
 
 BLOCK = 2**18  # bytes that a cache holds
-LARGE_FILL, FILL_BLOCK = 2**18, 2**14  # bytes
+LARGE_FILL, FILL_BLOCK = 2**18, 2**15  # bytes
 
 
 @lru_cache(4096)
@@ -133,7 +133,7 @@ def fill_array(out: Array, value: Any) -> None:
     flat = out.reshape(-1)
     first = flat[: FILL_BLOCK // out.itemsize]
     first.fill(value)
-    if not first.view(np.uint8).any():
+    if not first[:1].tobytes().strip(b"\0"):
         flat.view(np.uint8).fill(0)
         return
     whole = flat.size // first.size * first.size

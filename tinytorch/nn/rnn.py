@@ -182,13 +182,12 @@ class _Recurrent(Module):
         n = x.shape[1]
         shapes = [(n, self._out_size), (n, self.hidden_size)][: self._cell.states]
         count = self.num_layers * len(self._directions)
-        if states is None:
-            states = tuple(zeros((count, *shape), dtype=x.dtype) for shape in shapes)
-        for state, shape in zip(states, shapes, strict=True):
+        for state, shape in zip(states or (), shapes, strict=states is not None):
             if state.shape != (count, *shape):
                 raise ShapeError(
                     f"{type(self).__name__}: a state must be {(count, *shape)}, not {state.shape}"
                 )
+        zero = {} if states else {shape: zeros(shape, dtype=x.dtype) for shape in {*shapes}}
         inside = None if lengths is None else np.arange(len(x))[:, None, None] < lengths[:, None]
         last: list[State] = []
         for layer in range(self.num_layers):
@@ -196,8 +195,8 @@ class _Recurrent(Module):
                 x = F.dropout(x, self.dropout, self.training)
             results = []
             for suffix in self._directions:
-                first = tuple(state[len(last)] for state in states)
-                out, final = self._direction(x, first, f"_l{layer}{suffix}", inside)
+                given = [s[len(last)] for s in states] if states else [zero[s] for s in shapes]
+                out, final = self._direction(x, tuple(given), f"_l{layer}{suffix}", inside)
                 results.append(out)
                 last.append(final)
             x = cat(results, -1) if len(results) > 1 else results[0]
@@ -222,7 +221,8 @@ class _Recurrent(Module):
                 new = [where(mask, a, b) for a, b in zip(new, state, strict=True)]
                 outs[i] = new[0]
             state = tuple(new)
-        return reshape(cat(outs), (*x.shape[:2], self._out_size)), state
+        out = outs[0] if len(outs) == 1 else cat(outs)
+        return reshape(out, (*x.shape[:2], self._out_size)), state
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]

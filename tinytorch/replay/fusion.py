@@ -25,6 +25,8 @@ from tinytorch.replay.trace import Slot, Step
 MOST_INPUTS = 12  # of a run
 LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels, not between them,
 # so that a program pays only where it has other kernels: fewer, by fusion, or views alone
+FEW = 1024  # elements: of so many, most ops cost less than the call of a kernel
+MOST_RUNS = 3
 _PICKING = frozenset((ops.take, ops.gather, ops.copy))  # the last where its argument is a view
 
 
@@ -38,41 +40,65 @@ def fuse_steps(steps: Sequence[Step], kept: Iterable[int], fusible: frozenset[st
     """
     if not fusible:  # casts and copies are in any loop, and here there is none
         return [*steps]
-    run_of = _runs(steps, set(kept), fusible)
+    runs_of = _runs(steps, set(kept), fusible)
     members: dict[int, list[Step]] = {}
     for step in steps:
-        members.setdefault(run_of.get(step.out, step.out), []).append(step)
-    fused = []
+        for run in runs_of.get(step.out, (step.out,)):
+            members.setdefault(run, []).append(step)
+    fused: list[Step] = []
+    made: set[int] = set()
     for step in steps:
-        run = members.get(step.out)  # a run is where its last step was
-        if run is None:
+        parts = members.get(step.out)  # a run is where its last step was
+        if parts is None:
             continue
-        together = _fused(run) if len(run) > 1 else None
-        fused += run if together is None else [together]
+        together = _fused(parts)
+        if together is None:  # without the steps that other runs have as well
+            shared = [s for s in parts if len(runs_of.get(s.out, ())) > 1]
+            fused += [s for s in shared if s.out not in made]
+            made.update(s.out for s in shared)
+            parts = [s for s in parts if s not in shared]
+            together = _fused(parts)
+        fused += parts if together is None else [together]
     return fused
 
 
-def _runs(steps: Sequence[Step], kept: set[int], fusible: frozenset[str]) -> dict[int, int]:
-    """The last slot of the run that each slot is computed in; those in none are missing."""
+def _runs(
+    steps: Sequence[Step], kept: set[int], fusible: frozenset[str]
+) -> dict[int, tuple[int, ...]]:
+    """The last slots of the runs that each slot is computed in; those in none are missing."""
     readers: dict[int, list[int]] = {}
     for step in steps:
         for index in step.reads:
             readers.setdefault(index, []).append(step.out)
-    run_of: dict[int, int] = {}
+    computed = {step.out for step in steps if can_fuse(step, fusible)} - kept
+    runs_of: dict[int, tuple[int, ...]] = {}
     shape_of: dict[int, Shape] = {}  # of each run
     for step in reversed(steps):
         is_sum = step.plan.op is ops.sum and "sum" in fusible and _is_real(step.plan.operands[0])
         if not (is_sum or _is_expansion(step) or can_fuse(step, fusible)):
             continue
-        runs = {run_of.get(reader) for reader in readers.get(step.out, ())}
-        run = runs.pop() if len(runs) == 1 and step.out not in kept else None
-        if run is not None and not is_sum and shape_of[run] == step.plan.meta.shape:
-            run_of[step.out] = run
+        runs: set[int | None] = set()
+        for reader in readers.get(step.out, ()):
+            runs.update(runs_of.get(reader, (None,)))
+        joins = (
+            0 < len(runs) <= (1 if computed.intersection(step.reads) else _most_runs(step))
+            and not is_sum
+            and step.out not in kept
+            and all(run is not None and shape_of[run] == step.plan.meta.shape for run in runs)
+        )
+        if joins:
+            runs_of[step.out] = tuple(runs)  # type: ignore[arg-type]
         elif not _is_expansion(step):
-            run_of[step.out] = step.out
+            runs_of[step.out] = (step.out,)
             operand = step.plan.operands[0]
             shape_of[step.out] = operand.shape if is_sum else step.plan.meta.shape  # type: ignore[union-attr]
-    return run_of
+    return runs_of
+
+
+def _most_runs(step: Step) -> int:
+    """How many runs may compute a step that begins them: of few elements several, each for itself,
+    which takes less than to call a kernel and to write and read its result."""
+    return MOST_RUNS if step.plan.meta.size <= FEW else 1
 
 
 def can_fuse(step: Step, fusible: frozenset[str]) -> bool:
@@ -139,7 +165,9 @@ class _Inputs:
 
 
 def _fused(run: Sequence[Step]) -> Step | None:
-    """The steps of a run as one; None where that would be none of a loop."""
+    """The steps of a run as one; None for a single one, and where that would be none of a loop."""
+    if len(run) < 2:
+        return None
     inputs, names = _Inputs(), dict[int, Any]()
     instructions: list[Instruction] = []
     *body, last = run

@@ -5,6 +5,7 @@
 
 A layer that is applied at each step of a sequence has a sum of as many products. Where each has few
 rows, the time goes into adding up matrices as large as the weight; of all rows it is one product.
+The gradient of its bias, a sum of as many sums of the rows of g, is one sum of the same rows.
 
 Source: J. Appleyard, T. Kočiský, P. Blunsom, "Optimizing performance of recurrent neural networks
 on GPUs", 2016, section 3.3.
@@ -13,41 +14,51 @@ on GPUs", 2016, section 3.3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinytorch import ops
 from tinytorch.dtypes import TensorMeta
 from tinytorch.replay.trace import Slot, Step, Trace
 
+ROWS = {"dims": (0,), "keepdim": False}  # what a sum of rows is along
+
 
 def join_products(trace: Trace, steps: Sequence[Step], kept: Iterable[int]) -> list[Step]:
-    """The steps, with each sum of weight gradients as one product.
+    """The steps, with each sum of weight gradients as one product, and of a bias as one sum.
 
     Args:
         trace: gives new slots.
         steps: in their order.
         kept: slots that are read by something else than steps.
     """
-    sums = _sums(steps, set(kept))
-    replaced = {n for terms in sums.values() for n in terms}
+    kept = set(kept)
     made = {step.out: step for step in steps}
-    joined: list[Step] = []
+    products = _sums(steps, kept, _is_product)
+    joined = {_slots(made, terms, 0) for terms in products.values()}
+    sums = _sums(steps, kept, _is_sum_of_rows)
+    sums = {n: terms for n, terms in sums.items() if _slots(made, terms, 0) in joined}
+    sums |= products
+    replaced = {n for terms in sums.values() for n in terms}
+    rows: dict[tuple[int, ...], Slot] = {}
+    found: list[Step] = []
     for step in steps:
         terms = sums.get(step.out)
         if terms is not None:
-            joined += _joined(trace, [made[n] for n in terms], step.out)
+            found += _joined(trace, [made[n] for n in terms], step.out, rows)
         elif step.out not in replaced:
-            joined.append(step)
-    return joined
+            found.append(step)
+    return found
 
 
-def _sums(steps: Sequence[Step], kept: set[int]) -> dict[int, list[int]]:
-    """For the last addition of each sum, what it stands for: products, and other additions."""
+def _sums(
+    steps: Sequence[Step], kept: set[int], is_term: Callable[[Step], bool]
+) -> dict[int, list[int]]:
+    """For the last addition of each sum, what it stands for: terms, and other additions."""
     readers = Counter(n for step in steps for n in step.reads)
     sums: dict[int, list[int]] = {}
     inner: set[int] = set()
     for step in steps:
-        if step.plan.op is ops.linear_weight and _has_few_rows(step):
+        if is_term(step):
             sums[step.out] = [step.out]
             continue
         terms = set(step.reads) - kept if step.plan.op is ops.add else set()
@@ -57,24 +68,44 @@ def _sums(steps: Sequence[Step], kept: set[int]) -> dict[int, list[int]]:
     return {n: parts for n, parts in sums.items() if len(parts) > 1 and n not in inner}
 
 
-def _has_few_rows(step: Step) -> bool:
-    """Whether to copy the rows is less than to add up what they give."""
+def _is_product(step: Step) -> bool:
+    """Whether a step is the gradient of a weight, and to copy the rows is less than to add up what
+    they give."""
+    if step.plan.op is not ops.linear_weight:
+        return False
     g, x = step.plan.operands
     assert isinstance(g, TensorMeta) and isinstance(x, TensorMeta)
     out = step.plan.meta
     return g.ndim == 2 == x.ndim and g.shape[0] * sum(out.shape) <= out.size
 
 
-def _joined(trace: Trace, terms: Sequence[Step], out: int) -> list[Step]:
-    """The product that a sum is, behind its operands."""
-    products = [step for step in terms if step.plan.op is ops.linear_weight]
-    cats = [_rows_of(trace, products, i) for i in range(2)]
-    plan = ops.linear_weight.plan([cat.plan.meta for cat, _ in cats], {})
-    return [*(cat for cat, _ in cats), Step(plan, tuple(rows for _, rows in cats), {}, out)]
+def _is_sum_of_rows(step: Step) -> bool:
+    if step.plan.op is not ops.sum or step.params != ROWS:
+        return False
+    (x,) = step.plan.operands
+    assert isinstance(x, TensorMeta)
+    return x.ndim == 2
 
 
-def _rows_of(trace: Trace, products: Sequence[Step], i: int) -> tuple[Step, Slot]:
-    """The rows of operand `i` of all products, as one matrix."""
-    plan = ops.cat.plan([step.plan.operands[i] for step in products], {"dim": 0})
-    rows = Slot(trace)
-    return Step(plan, tuple(step.args[i] for step in products), {"dim": 0}, rows.index), rows
+def _slots(made: Mapping[int, Step], terms: Iterable[int], i: int) -> tuple[int, ...]:
+    """The slots of operand `i` of the terms that are no additions."""
+    return tuple([made[n].args[i].index for n in terms if made[n].plan.op is not ops.add])
+
+
+def _joined(
+    trace: Trace, terms: Sequence[Step], out: int, known: dict[tuple[int, ...], Slot]
+) -> list[Step]:
+    """The one product or sum that a sum is, behind its operands, where these are not known yet."""
+    parts = [step for step in terms if step.plan.op is not ops.add]
+    steps, metas, args = list[Step](), list[TensorMeta](), list[Slot]()
+    for i, operands in enumerate(zip(*(part.plan.operands for part in parts), strict=True)):
+        plan = ops.cat.plan(operands, {"dim": 0})
+        slots = tuple([part.args[i] for part in parts])
+        key = tuple([slot.index for slot in slots])
+        if key not in known:
+            known[key] = Slot(trace)
+            steps.append(Step(plan, slots, {"dim": 0}, known[key].index))
+        args.append(known[key])
+        metas.append(plan.meta)
+    first = parts[0]
+    return [*steps, Step(first.plan.op.plan(metas, first.params), tuple(args), first.params, out)]

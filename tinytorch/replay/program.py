@@ -14,6 +14,7 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import TensorMeta
 from tinytorch.replay.fusion import LARGEST, fuse_steps
 from tinytorch.replay.products import join_products
+from tinytorch.replay.slices import slice_early, with_kernels
 from tinytorch.replay.trace import Guard, NotReplayable, Slot, Step, Trace
 
 CONSTANTS = 2**18  # bytes that a program may keep
@@ -52,7 +53,7 @@ def compile_trace(
     """
     arrays = [*outputs, *(g.slot for g in guards)]
     steps = join_products(trace, trace.needed(arrays, given), arrays)
-    steps = fuse_steps(steps, arrays, backend.fusible)
+    steps = fuse_steps(slice_early(trace, steps, arrays, backend.fusible), arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
     names["in_rows"] = np.ascontiguousarray
     names |= {f"t{index}": array for index, array in trace.constants.items()}
@@ -67,7 +68,10 @@ def compile_trace(
         names[f"g{i}"], names[f"a{i}"] = backend.replacement_of(condition), args
         asked.setdefault(index, []).append(f"if not g{i}(t{index}, *a{i}): return None")
     body += [line for index in (*inputs, *given) for line in asked.pop(index, ())]
-    kernels = [backend.kernels.get(s.plan) or backend.add_kernel(s.plan) for s in steps]
+    steps, kernels, cut = with_kernels(steps, backend)
+    # but for what a result is a view of
+    cut -= constants | {trace.root(n) for n in outputs}
+    body += [f"t{n} = in_rows(t{n})" for n in sorted(cut)]
     steps, kernels = _index_by_lines(steps, kernels, arrays)
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
     copied = _copied_views(steps, kernels, arrays)
@@ -121,7 +125,7 @@ def _index_by_lines(
         pairs.append((step, kernel))
     read, used = set(kept), []
     for step, kernel in reversed(pairs):
-        if step.out in read or step.plan.op not in (ops.expand, ops.reshape):
+        if step.out in read or not step.plan.op.view:
             read.update(step.reads)
             used.append((step, kernel))
     return [step for step, _ in reversed(used)], [kernel for _, kernel in reversed(used)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,15 +11,16 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.backends import reference
-from tinytorch.backends.base import Kernel
+from tinytorch.backends.base import Kernel, Slice
 from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
 from tinytorch.backends.optimized.elementwise import activations, casts
+from tinytorch.backends.optimized.elementwise.loops import Scalar
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
-from tinytorch.backends.optimized.elementwise.specialized import specialize
+from tinytorch.backends.optimized.elementwise.specialized import specialize, specialize_slices
 from tinytorch.backends.optimized.gemm import small as small_products
 from tinytorch.backends.optimized.gemm.matmul import (
     linear,
@@ -50,7 +51,7 @@ from tinytorch.backends.optimized.rows import (
     uniform,
 )
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
-from tinytorch.jit.buffers import POOLED_FROM
+from tinytorch.jit.buffers import POOLED_FROM, empty
 from tinytorch.jit.contiguous import contiguous, pays_by_tiles
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
@@ -267,22 +268,36 @@ class OptimizedBackend(NumpyBackend):
             kernel = by_shape(plan)
             if kernel is not None:
                 return kernel
-        overridden = getattr(self, op.name, None) or getattr(self, op.kind, None)
-        dtype = plan.meta.dtype
-        if op is ops.pow_ and overridden is None:
+        if op is ops.pow_ and not self._is_overridden(op):
             return _power(plan, super().specialize(plan))
-        if (
-            op.kind != "elementwise"
-            or op.name in _BY_NUMPY
-            or overridden is not None
-            or dtype.dtype not in (_F32, _F64)
-        ):
+        definition = self._definition(plan)
+        if definition is None:
             return super().specialize(plan)
+        return specialize(definition, *_real_operands(plan), _bools(plan), _EXACT.get(op.name))
+
+    def specialize_slices(self, plan: Plan, slices: Mapping[int, Slice]) -> Kernel | None:
+        """The loop of an elementwise plan walks along the rows of the arrays that it cuts from."""
+        definition = None if plan.params else self._definition(plan)
+        if definition is None:
+            return None
+        return specialize_slices(definition, *_real_operands(plan), _bools(plan), slices)
+
+    def _definition(self, plan: Plan) -> Scalar | None:
+        """What is compiled as a loop for an elementwise plan; None where something else runs."""
+        op, dtype = plan.op, plan.meta.dtype
+        if isinstance(op.scalar, Program):
+            return op.scalar
+        is_ours = op.kind == "elementwise" and op.name not in _BY_NUMPY
+        if not is_ours or self._is_overridden(op) or dtype.dtype not in (_F32, _F64):
+            return None
         assert op.scalar is not None
-        if op in LIMITED_OPS:  # a loop looks at their arguments first
-            inputs = tuple(f"x{i}" for i in range(len(op.inputs)))
-            return _fused(Program(len(inputs), (Step(op, inputs),), "t0", False), plan)
-        return specialize(op.scalar, *_real_operands(plan), _bools(plan), _EXACT.get(op.name))
+        if op not in LIMITED_OPS:
+            return op.scalar
+        inputs = tuple(f"x{i}" for i in range(len(op.inputs)))  # a loop looks at arguments first
+        return Program(len(inputs), (Step(op, inputs),), "t0", False)
+
+    def _is_overridden(self, op: Op) -> bool:
+        return any(getattr(self, name, None) is not None for name in (op.name, op.kind))
 
     def _has_own(self, op: Op) -> bool:
         """Whether no subclass has a kernel of this name in place of ours."""
@@ -336,6 +351,19 @@ def _reshape(plan: Plan) -> Kernel | None:
 def _copy(plan: Plan) -> Kernel | None:
     """NumPy's, where none of these is copied by tiles."""
     return reference.copy if plan.meta.nbytes < POOLED_FROM else None
+
+
+def _cat(plan: Plan) -> Kernel | None:
+    """Into memory that was used before, where more of it would be new."""
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+    if plan.meta.nbytes < 4 * POOLED_FROM:  # of less, malloc has some
+        return None
+
+    def cat(*arrays: Array, dim: int) -> Array:
+        out = empty(shape, dtype)
+        return np.concatenate(arrays, dim, out)
+
+    return cat
 
 
 def _expand(plan: Plan) -> Kernel:
@@ -394,6 +422,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "cast": casts.cast,
     "cross_entropy": cross_entropy.small,
     "cross_entropy_backward": cross_entropy.small_backward,
+    "cat": _cat,
     "expand": _expand,
     "unfold": _unfold,
     "linear": small_products.linear,

@@ -70,26 +70,27 @@ def matrix_source(kinds: str, is_limited: bool) -> str:
 def nested_source(kinds: str, is_limited: bool) -> str:
     """Three nested loops, the outermost over `first:last`; flat arrays.
 
-    `geometry` holds the lengths of the two inner loops, then for each operand its steps in the two
-    outer ones (unused for a number): one array costs less to pass than many integers.
+    `geometry` holds the lengths of the two inner loops, then for each operand where it begins and
+    its steps in the two outer ones (unused for a number): one array costs less to pass than many
+    integers.
     """
     lines = [
         f"def nested(first, last, geometry, {names(kinds)}, out):",
         "    rows, columns = geometry[0], geometry[1]",
     ]
     for i, kind in enumerate(kinds):
-        j = 2 + 2 * i
+        begin, outer, inner = (f"geometry[{2 + 3 * i + j}]" for j in range(3))
         lines.append(
             f"    v{i} = real(x{i})"
             if kind == "s"
-            else f"    outer{i}, inner{i} = geometry[{j}], geometry[{j + 1}]"
+            else f"    begin{i}, outer{i}, inner{i} = {begin}, {outer}, {inner}"
         )
     lines += ["    for a in range(first, last):", "        for b in range(rows):"]
     operands = []
     for i, kind in enumerate(kinds):
         operands.append(f"v{i}[]" if kind == "v" else f"v{i}")
         if kind != "s":
-            lines.append(f"            p{i} = a * outer{i} + b * inner{i}")
+            lines.append(f"            p{i} = begin{i} + a * outer{i} + b * inner{i}")
         if kind == "v":
             lines.append(f"            v{i} = x{i}[p{i} : p{i} + columns]")
         elif kind == "r":

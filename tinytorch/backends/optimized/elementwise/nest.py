@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.base import Slice
 from tinytorch.dtypes import Array
 
 Shape = tuple[int, ...]
@@ -58,10 +59,10 @@ class Nest:
         for shape in shapes:
             if shape is None:
                 self.kinds += "s"
-                geometry += [0, 0]
+                geometry += [0, 0, 0]
                 continue
             rows, columns = (length if here[array] else 1 for length, here in groups[1:])
-            geometry += [rows * columns * groups[0][1][array], columns * groups[1][1][array]]
+            geometry += [0, rows * columns * groups[0][1][array], columns * groups[1][1][array]]
             self.kinds += "v" if groups[2][1][array] else "r"
             array += 1
         self.geometry = np.array(geometry, np.int64)
@@ -118,21 +119,66 @@ def steps_of_rows(
     if not all(x.flags.aligned for x in arrays):  # others are other types
         return None
     sizes, walks = collapse(shape, [x.strides for x in arrays])
-    if not 2 <= len(sizes) <= LOOPS or sizes[-1] < LEAST_COLUMNS:
+    pairs = [*zip(arrays, walks, strict=True)]
+    if len(sizes) < 2 or any(step % x.itemsize for x, walk in pairs for step in walk):
         return None
-    steps = [[s // x.itemsize for s in walk] for x, walk in zip(arrays, walks, strict=True)]
-    if any(
-        step[-1] != 1 or any(s < 0 or s % x.itemsize for s in walk)
-        for x, walk, step in zip(arrays, walks, steps, strict=True)
-    ):
+    steps = [tuple([step // x.itemsize for step in walk]) for x, walk in pairs]
+    if any(walk[-1] != 1 for walk in steps):
+        return None
+    return _geometry(sizes, steps, [0] * len(steps), places, arity)
+
+
+def steps_of_slices(
+    shape: Shape, shapes: Sequence[Shape | None], slices: Mapping[int, Slice]
+) -> tuple[str, int, Array] | None:
+    """As `steps_of_rows`, for slices of arrays in C order, beside other such arrays that broadcast.
+
+    Args:
+        shapes: of the operands; None for a Python scalar.
+        slices: those operands that are one, by position.
+
+    Returns:
+        The kinds of the operands, too.
+    """
+    places = [i for i, s in enumerate(shapes) if s is not None]
+    walks, begins = list[Shape](), list[int]()
+    for i in places:
+        theirs = shapes[i] or ()
+        cut = slices.get(i) or Slice(theirs, tuple([(0, n, 1) for n in theirs]))
+        missing = (0,) * (len(shape) - len(theirs))
+        steps = [0 if n == 1 else step for n, step in zip(theirs, cut.strides, strict=True)]
+        walks.append((*missing, *steps))
+        begins.append(cut.begin)
+    sizes, walks = collapse(shape, walks)
+    found = _geometry(sizes, walks, begins, places, len(shapes))
+    if found is None:
+        return None
+    kinds = ["s"] * len(shapes)
+    for i, walk in zip(places, walks, strict=True):
+        kinds[i] = "v" if walk[-1] else "r"
+    return "".join(kinds), *found
+
+
+def _geometry(
+    sizes: Shape,
+    steps: Sequence[Shape],
+    begins: Sequence[int],
+    places: Sequence[int],
+    arity: int,
+) -> tuple[int, Array] | None:
+    """The length of the outermost loop, and the geometry, of walks by elements, collapsed."""
+    if len(sizes) > LOOPS or sizes[-1] < LEAST_COLUMNS:
+        return None
+    if any(walk[-1] > 1 or min(walk) < 0 for walk in steps):
         return None
     # a single outer loop is the one that threads share
-    rows = sizes[1] if len(sizes) == LOOPS else 1
-    geometry = np.zeros(2 + 2 * arity, np.int64)
-    geometry[:2] = rows, sizes[-1]
-    for place, step in zip(places, steps, strict=True):
-        geometry[2 + 2 * place : 4 + 2 * place] = step[0], step[1] if len(step) == LOOPS else 0
-    return sizes[0], geometry
+    *outer, columns = sizes
+    length, rows = (*outer, 1, 1)[:2]
+    geometry = np.zeros(2 + 3 * arity, np.int64)
+    geometry[:2] = rows, columns
+    for place, walk, begin in zip(places, steps, begins, strict=True):
+        geometry[2 + 3 * place : 5 + 3 * place] = begin, *(*walk[:-1], 0, 0)[:2]
+    return length, geometry
 
 
 def memory_of(x: Array) -> Array:

@@ -9,17 +9,24 @@ but have rows in memory (`x[:, 1:]`), another entry walks along these (`nest.ste
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
+from tinytorch.backends.base import Slice
 from tinytorch.backends.optimized.elementwise.loop_text import nested_source, small_source
 from tinytorch.backends.optimized.elementwise.loops import Loops, Plan, Scalar, loops_of
-from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of, steps_of_rows
+from tinytorch.backends.optimized.elementwise.nest import (
+    Nest,
+    Shape,
+    kind_of,
+    steps_of_rows,
+    steps_of_slices,
+)
 from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
@@ -51,6 +58,45 @@ def specialize(
     return _serial(loops, shapes, bools, ufunc) or loops.plan(shapes)
 
 
+def specialize_slices(
+    scalar: Scalar,
+    dtype: np.dtype[Any],
+    shapes: tuple[Shape | None, ...],
+    bools: frozenset[int],
+    slices: Mapping[int, Slice],
+) -> Plan | None:
+    """As `specialize`, of some operands given as the arrays that they are cut from.
+
+    The loop walks along rows of those arrays, so nothing is cut or copied. None where rows are too
+    short, or several threads would share the work.
+
+    Args:
+        slices: of such operands, by position.
+    """
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    rows = steps_of_slices(shape, shapes, slices)
+    if rows is None or math.prod(shape) >= threads.SERIAL_BELOW:
+        return None
+    kinds, length, geometry = rows
+    loops = loops_of(scalar, dtype)
+    loop = partial(_entry(loops, bools, nested_source, kinds), 0, length, geometry)
+    result, ordinary = loops.result, cache(partial(specialize, scalar, dtype, shapes, bools))
+    empty = _empty(shape, result)
+
+    def run(*operands: Any) -> Array:
+        out = empty(shape, result)
+        try:
+            loop(*operands, out)
+        except BufferError:  # an array is in another order, or not aligned
+            cut = [slices[i].of(x) if i in slices else x for i, x in enumerate(operands)]
+            found: Array = ordinary()(*cut)
+            return found
+        return out
+
+    run.gives_arrays = True  # type: ignore[attr-defined]
+    return run
+
+
 def _serial(
     loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int], ufunc: Any
 ) -> Plan | None:
@@ -76,7 +122,7 @@ def _serial(
         otherwise = _Reordered(
             loops, shapes, loop, partial(entry, nested_source, kinds, memory_type), ufunc
         )
-    empty = np.empty if math.prod(shape) * dtype.itemsize < buffers.POOLED_FROM else buffers.empty
+    empty = _empty(shape, dtype)
 
     def run(*operands: Any) -> Array:
         out = empty(shape, dtype)
@@ -108,6 +154,12 @@ def _serial(
     found = by_arity.get(len(kinds), run)
     found.gives_arrays = True
     return found
+
+
+def _empty(shape: Shape, dtype: np.dtype[Any]) -> Callable[..., Array]:
+    """What gives the memory of a result."""
+    is_small = math.prod(shape) * dtype.itemsize < buffers.POOLED_FROM
+    return np.empty if is_small else buffers.empty
 
 
 class _Reordered:
