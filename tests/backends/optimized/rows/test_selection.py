@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.optimized.rows.test_order import with_ties
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.rows.selection import AT_ONCE, FEW, SMALL, partial_argsort
+from tinytorch.backends.optimized.rows.selection import FEW, GROUP, SMALL, partial_argsort
 
 
 def _check(x: Any, dim: int, descending: bool, start: int, length: int) -> None:
@@ -33,7 +33,9 @@ def test_every_way_gives_the_indices_of_a_stable_sort(dtype: str, descending: bo
         _check(x, 0, descending, start, length)
 
 
-@pytest.mark.parametrize("n", [FEW, FEW + 1, FEW + AT_ONCE - 1, FEW + AT_ONCE, 3 * FEW])
+@pytest.mark.parametrize(
+    "n", [FEW, FEW + 1, FEW + GROUP - 1, FEW + GROUP, 3 * FEW, GROUP * FEW + 1]
+)
 def test_rows_that_rise_and_fall(n: int) -> None:
     for rows in (2, SMALL // n + 1):
         rising = np.tile(np.arange(n), (rows, 1))

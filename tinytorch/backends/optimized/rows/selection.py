@@ -1,9 +1,10 @@
 """The indices at some places in the order of a dimension, without sorting the rest.
 
-The first few of a row are found in one walk along it: most elements are larger than the largest of
-the few so far, which 16 comparisons at a time say. Otherwise NumPy's selection (with vector
-instructions, where there are) finds which element is in the last place; those before it are then
-picked out, and only they are sorted. Of equal elements the one with the smaller index is first.
+Where only the first few of a row are asked for, it is divided into groups. Vector code finds the
+first of each, and the last of the few is not behind as many of these: only a few groups are looked
+at element by element. Otherwise NumPy's selection (with vector instructions, where there are) finds
+which element is in the last place; those before it are then picked out, and only they are sorted.
+Of equal elements the one with the smaller index is first.
 
 Source: C. Hoare, "Algorithm 65: find", 1961.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.elementwise.math import EXACT, order_key
 from tinytorch.backends.optimized.rows.order import argsort, number_key
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
@@ -23,7 +24,7 @@ from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
 FEW = 32  # places: each element that is among them moves up to as many
-AT_ONCE = 16  # comparisons
+GROUP = 16  # elements, as far from each other as there are groups
 # Numbers of a row, and of all, that are sorted in less than calls take; and the part of a row whose
 # first numbers are found in less.
 SHORT, SMALL, PART = 256, 4096, 8
@@ -45,31 +46,72 @@ def insert(keys: Array, indices: Array, end: int, key: int, index: int) -> None:
     keys[end], indices[end] = key, index
 
 
-def _selection(key_of: Any) -> tuple[Any, Any, Any]:
+@kernel(fastmath=EXACT, force_inline=True)
+def single_key(number: Any, mask: int) -> Any:
+    """As `order.number_key`, of float32 as an int32."""
+    largest = np.int32(0x7FFFFFFF)
+    number += np.float32(0)  # -0.0 equals 0.0
+    return (largest if number != number else np.int32(order_key(number))) ^ np.int32(mask)
+
+
+@kernel(force_inline=True)
+def insert_by_both(keys: Array, indices: Array, end: int, key: int, index: int) -> int:
+    """Put a key in order, of equal ones by their indices, among `end`; 1 if these are one more."""
+    new = 1
+    if end == keys.size:
+        new, end = 0, end - 1
+        if keys[end] < key or (keys[end] == key and indices[end] < index):
+            return new
+    while end > 0 and (keys[end - 1] > key or (keys[end - 1] == key and indices[end - 1] > index)):
+        keys[end], indices[end] = keys[end - 1], indices[end - 1]
+        end -= 1
+    keys[end], indices[end] = key, index
+    return new
+
+
+@kernel(force_inline=True)
+def _place_of(firsts: Array, count: int, kept: Array) -> int:
+    """The number at place `count - 1` in the order of some, by a walk that keeps the first ones."""
+    for j in range(count):
+        insert(kept, kept, j, firsts[j], firsts[j])
+    for j in range(count, firsts.size):
+        if firsts[j] < kept[count - 1]:
+            insert(kept, kept, count - 1, firsts[j], firsts[j])
+    found: int = kept[count - 1]
+    return found
+
+
+def _first_of(key_of: Any, key_type: Any) -> Any:
+    largest = key_type(np.iinfo(key_type).max)
+
     @kernel(fastmath=EXACT)
     def first(x: Array, out: Array, mask: int) -> None:
-        """The indices of the first out.shape[1] elements of each row in order, in one walk."""
+        """The indices of the first out.shape[1] elements of each row in order."""
         n, count = x.shape[1], out.shape[1]
-        keys = np.empty(count, np.int64)
-        whole = count + (n - count) // AT_ONCE * AT_ONCE
+        groups = -(-n // GROUP)
+        keys, firsts = np.empty(n, key_type), np.empty(groups, key_type)
+        best = np.empty(count, key_type)
         for i in range(x.shape[0]):
-            row, indices = x[i], out[i]
-            for j in range(count):
-                insert(keys, indices, j, key_of(row[j], mask), j)
-            for begin in range(count, whole, AT_ONCE):
-                last, is_before = keys[count - 1], 0
-                for j in range(begin, begin + AT_ONCE):
-                    is_before |= key_of(row[j], mask) < last
-                if is_before:
-                    for j in range(begin, begin + AT_ONCE):
-                        key = key_of(row[j], mask)
-                        if key < keys[count - 1]:
-                            insert(keys, indices, count - 1, key, j)
-            for j in range(whole, n):
-                key = key_of(row[j], mask)
-                if key < keys[count - 1]:
-                    insert(keys, indices, count - 1, key, j)
+            row, indices, limit, found = x[i], out[i], largest, 0
+            for j in range(n):
+                keys[j] = key_of(row[j], mask)
+            firsts[:] = keys[:groups]
+            for begin in range(groups, n, groups):
+                part = keys[begin : begin + groups]
+                for g in range(part.size):
+                    firsts[g] = min(firsts[g], part[g])
+            if count <= groups:
+                limit = _place_of(firsts, count, best)
+            for g in range(groups):
+                if firsts[g] <= limit:
+                    for j in range(g, n, groups):
+                        if keys[j] <= limit:
+                            found += insert_by_both(best, indices, found, keys[j], j)
 
+    return shared(first, "x[:], out[:], mask")
+
+
+def _selection(key_of: Any) -> tuple[Any, Any]:
     @kernel(fastmath=EXACT, force_inline=True)
     def count_before(row: Array, key: int, mask: int) -> int:
         before = 0
@@ -108,13 +150,15 @@ def _selection(key_of: Any) -> tuple[Any, Any, Any]:
                 n += (this < key) | is_equal
 
     return (
-        shared(first, "x[:], out[:], mask"),
         shared(at, "x[:], selected[:], out[:], mask, place"),
         shared(until, "x[:], selected[:], out[:], mask"),
     )
 
 
 _of_floats, _of_integers = _selection(number_key), _selection(whole_key)
+_first_of_singles, _first_of_doubles, _first_of_integers = (
+    _first_of(single_key, np.int32), _first_of(number_key, np.int64), _first_of(whole_key, np.int64)
+)  # fmt: skip
 
 
 def pays_sorted(size: int, n: int, stop: int) -> bool:
@@ -135,15 +179,18 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
         order = argsort(a, dim=dim, descending=descending)
         return order[(slice(None),) * dim + (slice(start, stop),)].copy()
     rows: Any = as_rows(a, dim)
-    first, at, until = _of_floats if a.dtype.kind == "f" else _of_integers
     mask, count = -1 if descending else 0, rows.shape[0]
     shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
     if not count * length:
         return np.empty(shape, _INT64)
     if stop <= FEW:
         indices = buffers.empty((count, stop), _INT64)
+        is_double = a.dtype.itemsize == 8
+        first = _first_of_doubles if is_double else _first_of_singles
+        first = first if a.dtype.kind == "f" else _first_of_integers
         first(2 * rows.size, rows, indices, mask)
         return from_rows(np.ascontiguousarray(indices[:, start:]), shape, dim)
+    at, until = _of_floats if a.dtype.kind == "f" else _of_integers
     last = n - stop if descending else stop - 1
     in_parts = rows.copy()  # NumPy's function of that name is Python
     in_parts.partition(last)
