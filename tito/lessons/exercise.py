@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tito.lessons.source import FUNCTIONS, Definition, FunctionNode, Package, SourceError, Target
+from tito.lessons.source import (
+    FUNCTIONS,
+    Definition,
+    FunctionNode,
+    Package,
+    SourceError,
+    Target,
+    first_line,
+)
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
@@ -46,7 +54,7 @@ def body_of(definition: Definition, function: FunctionNode) -> Body | None:
         raise SourceError(
             f"{definition.target}: the body of {function.name} must be below its signature"
         )
-    first = rest[0].lineno
+    first = first_line(rest[0])
     while first - 1 > above and _is_blank_or_comment(definition.lines[first - 2]):
         first -= 1  # a comment above the first statement belongs to the solution
     while not definition.lines[first - 1].strip():

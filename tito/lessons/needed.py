@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from tito.lessons.names import BUILTINS, bound_names, imports_of, read_names
-from tito.lessons.source import FUNCTIONS, Target
+from tito.lessons.source import FUNCTIONS, Target, first_line
 
 
 class SpliceError(ValueError):
@@ -132,8 +132,7 @@ def _offered(cell: str, asked: set[str]) -> dict[str, str]:
     for node in body:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             if node.name not in asked:
-                first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
-                offered[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+                offered[node.name] = "\n".join(lines[first_line(node) - 1 : node.end_lineno])
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             statement = ast.get_source_segment(cell, node) or ast.unparse(node)
             offered |= dict.fromkeys(bound_names(statement), statement)

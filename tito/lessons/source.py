@@ -122,6 +122,12 @@ class Definition:
         return None
 
 
+def first_line(node: ast.stmt) -> int:
+    """Where a statement begins: a definition with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *[d.lineno for d in decorators]])
+
+
 def gradient_op(node: ast.stmt) -> str | None:
     """The op of a statement `gradient("mul", ...)`, or None if it is another statement."""
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
@@ -173,10 +179,9 @@ def find_definition(text: str, target: Target, tree: ast.Module | None = None) -
     node = found[0]
     if isinstance(node, ast.ClassDef):
         kind = "class"
-    decorators = getattr(node, "decorator_list", [])
-    first = min([node.lineno, *[d.lineno for d in decorators]])
     assert node.end_lineno is not None
-    return Definition(target, kind, node, tuple(text.split("\n")), first, node.end_lineno)
+    lines = tuple(text.split("\n"))
+    return Definition(target, kind, node, lines, first_line(node), node.end_lineno)
 
 
 def _names_in(body: list[ast.stmt]) -> list[str]:

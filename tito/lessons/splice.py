@@ -19,6 +19,7 @@ from tito.lessons.source import (
     SourceError,
     Target,
     find_definition,
+    first_line,
 )
 
 STUB_ERROR = "NotImplementedError"
@@ -121,9 +122,8 @@ def _replace(
 def _top_level_line(text: str, old: Definition) -> int:
     """Where the statement of the file begins that holds the definition."""
     for node in ast.parse(text).body:
-        if node.lineno <= old.first <= (node.end_lineno or node.lineno):
-            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-            return min([node.lineno, *[d.lineno for d in decorators]])
+        if first_line(node) <= old.first <= (node.end_lineno or node.lineno):
+            return first_line(node)
     return old.first
 
 

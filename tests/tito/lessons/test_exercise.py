@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import ast
+from textwrap import dedent
 
 import pytest
 
-from tito.lessons.exercise import BEGIN, clear, solution_cell, solution_lines, written_lines
+from tito.lessons.exercise import BEGIN, STUB, clear, solution_cell, solution_lines, written_lines
 from tito.lessons.source import Package, SourceError, Target
 from tito.scripts import ROOT
 
@@ -31,6 +32,25 @@ def test_a_function_keeps_signature_and_docstring(repository: Repository) -> Non
     assert cleared.endswith(
         '    """\n    # YOUR CODE HERE\n    raise NotImplementedError("not written yet")'
     )
+
+
+def test_a_body_that_begins_with_a_decorator(repository: Repository) -> None:
+    """The decorator is part of the solution, as the function below it."""
+    source = """
+        def counted(function):
+            \"\"\"Counts calls.\"\"\"
+
+            # keeps the name
+            @wraps(function)
+            def call(*args):
+                return function(*args)
+
+            return call
+    """
+    (repository.root / "tinytorch" / "calls.py").write_text(dedent(source))
+    cleared = clear(cell(repository, "tinytorch/calls.py::counted"))
+    body = cleared.split('"""')[-1]
+    assert body.split("\n    ")[1:] == STUB.split("\n")
 
 
 def test_methods_stand_in_a_class_derived_from_the_package_s(repository: Repository) -> None:
