@@ -218,7 +218,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              tokens (leaderboard 63); a sandbox that does not start (compete 8).
 #                              Arguments by PyTorch's names, hooks of optimizers' steps (framework
 #                              100, nn 10, optim 55); loops that cut their operands (kernels 105,
-#                              backends 16).
+#                              backends 16). Attention of frozen models in our own kernel (fx 170);
+#                              decorators at the top of a body (tito 9).
 BUDGETS = {
     "tinytorch": 9_110,
     "tinytorch/replay": 1_690,
@@ -241,8 +242,8 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
-    "tinytorch/fx": 13_136,
-    "tito": 8_180,
+    "tinytorch/fx": 13_310,
+    "tito": 8_195,
     "tito/course": 5_580,
     "tito/ladder": 715,
     "tito/compete": 2_187,
