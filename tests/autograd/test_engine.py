@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tinytorch
 from tinytorch.autograd import backward, grad
@@ -434,3 +435,13 @@ def test_what_is_no_tensor_has_no_gradient(wrong: Any) -> None:
         grad(x * 2, wrong)
     with pytest.raises(TypeError, match="a gradient is of tensors and for tensors, not"):
         grad(wrong, x)
+
+
+def test_zeros_for_what_was_not_used() -> None:
+    for t in (tinytorch, torch):
+        x, y = (t.ones(2, 3, requires_grad=True) for _ in range(2))
+        gx, gy = t.autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)
+        assert gx.tolist() == [[2.0] * 3] * 2 and gy.tolist() == [[0.0] * 3] * 2
+        assert t.autograd.grad(x.sum(), (x, y), allow_unused=True)[1] is None
+        with pytest.raises(ValueError, match="materialize_grads=True"):
+            t.autograd.grad(x.sum(), y, allow_unused=False, materialize_grads=True)

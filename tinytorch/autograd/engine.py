@@ -102,8 +102,10 @@ def grad(
     grad_outputs: Tensor | Iterable[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    allow_unused: bool | None = None,
     only_inputs: bool = True,
+    *,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs` for `inputs`; no `.grad` is changed.
 
@@ -111,13 +113,17 @@ def grad(
         grad_outputs: the gradient of each output; None for 1 (outputs of one element).
         allow_unused: give None for an input that the outputs do not depend on.
         only_inputs: True, as in PyTorch: no other gradients are kept.
+        materialize_grads: give zeros for such an input.
 
     Returns:
         One gradient for each input, of its shape.
 
     Raises:
         AutogradError: as `backward`; or an input was not used and `allow_unused` is False.
+        ValueError: `only_inputs` is False; or `allow_unused` beside `materialize_grads`.
     """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: materialize_grads=True gives zeros: leave out allow_unused=False")
     if not only_inputs:
         raise ValueError("grad: only_inputs=False was taken out of PyTorch; use backward()")
     many_outputs, many_inputs = _listed(outputs), _listed(inputs)
@@ -130,7 +136,9 @@ def grad(
     found = _propagate(many_outputs, seeds, retain_graph, create_graph, set(sources))
     result: list[Tensor | None] = []
     for i, source in enumerate(sources):
-        g = found.get(source)
+        g, like = found.get(source), many_inputs[i].meta
+        if g is None and materialize_grads:
+            g = apply(ops.full, shape=like.shape, value=0.0, dtype=like.dtype)
         if g is None and not allow_unused:
             raise AutogradError(
                 f"grad: input {i} (shape {many_inputs[i].shape}) was not used to compute the "
