@@ -46,3 +46,19 @@ def test_functions_have_pytorchs_arguments():
         if mine[1 : len(wanted)] != wanted[1:] and name not in KEYWORDS_ONLY:
             different.append((name, mine, wanted))
     assert different == []
+
+
+#: Whose `forward` is written with the name that the lesson's formulas have.
+OF_LESSONS = {"Linear", "LazyLinear", "Flatten", "Sequential"}
+
+
+def test_layers_are_called_with_pytorchs_arguments():
+    """So layer(input=x) works; what has no `forward` of its own takes anything."""
+    different = []
+    for name in set(nn.__all__) - OF_LESSONS:
+        ours, theirs = getattr(nn, name), getattr(torch.nn, name, None)
+        if isinstance(ours, type) and issubclass(ours, nn.Module) and theirs is not None:
+            mine, wanted = (list(inspect.signature(c.forward).parameters) for c in (ours, theirs))
+            if mine != wanted and mine != ["self", "args", "kwargs"]:
+                different.append((name, mine, wanted))
+    assert different == []

@@ -80,22 +80,22 @@ class _NormBase(Module):
         self.reset_running_stats()
         reset_affine(self.weight, self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (n, num_features, ...), normalized.
+    def forward(self, input: Tensor) -> Tensor:
+        """input (n, num_features, ...), normalized.
 
         Raises:
-            ShapeError: x does not have the layer's number of dimensions or channels.
+            ShapeError: `input` does not have the layer's number of dimensions or channels.
         """
-        if x.ndim not in self.allowed_dims or x.shape[1] != self.num_features:
+        if input.ndim not in self.allowed_dims or input.shape[1] != self.num_features:
             raise ShapeError(
                 f"{type(self).__name__}: the input must have "
                 f"{' or '.join(map(str, self.allowed_dims))} dimensions and {self.num_features} "
-                f"channels in the second, not shape {x.shape}"
+                f"channels in the second, not shape {input.shape}"
             )
         by_batch = self.training or self.running_mean is None
-        momentum = self._momentum() if self.training and x.numel() else 0.0
+        momentum = self._momentum() if self.training and input.numel() else 0.0
         return F.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, by_batch, momentum,
+            input, self.running_mean, self.running_var, self.weight, self.bias, by_batch, momentum,
             self.eps,
         )  # fmt: skip
 

@@ -161,10 +161,12 @@ class Conv2d(_Convolution):
 
     dims = 2
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (n, in_channels, h, w) gives (n, out_channels, oh, ow)."""
-        x, padding = self._padded(x)
-        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    def forward(self, input: Tensor) -> Tensor:
+        """input (n, in_channels, h, w) gives (n, out_channels, oh, ow)."""
+        input, padding = self._padded(input)
+        return F.conv2d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class Conv1d(_Convolution):
@@ -181,10 +183,12 @@ class Conv1d(_Convolution):
 
     dims = 1
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (n, in_channels, length) gives (n, out_channels, olength)."""
-        x, padding = self._padded(x)
-        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    def forward(self, input: Tensor) -> Tensor:
+        """input (n, in_channels, length) gives (n, out_channels, olength)."""
+        input, padding = self._padded(input)
+        return F.conv1d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class _Transposed(_Conv):

@@ -194,10 +194,10 @@ class PoissonNLLLoss(Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         """Two tensors of the same shape give the loss."""
         return F.poisson_nll_loss(
-            input, target, self.log_input, self.full, self.eps, self.reduction
+            log_input, target, self.log_input, self.full, self.eps, self.reduction
         )
 
 

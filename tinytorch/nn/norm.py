@@ -53,9 +53,9 @@ class LayerNorm(Module):
         """Weight 1, bias 0."""
         reset_affine(self.weight, self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., *normalized_shape), normalized."""
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """input (..., *normalized_shape), normalized."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return (
@@ -157,9 +157,9 @@ class GroupNorm(Module):
         """Weight 1, bias 0."""
         reset_affine(self.weight, self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (n, num_channels, ...), normalized."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """input (n, num_channels, ...), normalized."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return (
