@@ -80,6 +80,23 @@ def test_an_index_that_is_a_line_is_not_written_out(monkeypatch: pytest.MonkeyPa
             assert "empty" not in program.run.__code__.co_names
 
 
+@pytest.mark.parametrize("layout", [lambda a: a, np.asfortranarray, lambda a: a[:, ::2]])
+def test_a_line_that_would_be_long_written_out(
+    layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an index of 16,000 elements a program reads the 400 of its line; -1 is the last one."""
+    monkeypatch.setattr(replaying, "HOT", 1)
+    line = tinytorch.from_numpy(np.arange(-200, 200) % 150)
+    a = layout(np.arange(40 * 300).reshape(40, 300).astype(np.float32))[:, :150]
+    with tinytorch.using_backend(OptimizedBackend()):
+        run = replayed(lambda x: x.index_select(1, line) * 2)
+        for _ in range(4):
+            found = run(tinytorch.from_numpy(a))
+        (program,) = programs(run)
+    np.testing.assert_array_equal(found.numpy(), a[:, line.numpy()] * 2)
+    assert not any(name.endswith("_shape") for name in program.run.__globals__)  # of an expansion
+
+
 def test_a_view_is_in_order_exactly_where_numpys_is(rng: np.random.Generator) -> None:
     for _ in range(500):
         shape = tuple(rng.choice([1, 1, 2, 3], rng.integers(0, 5)).tolist())

@@ -31,13 +31,11 @@ from tinytorch.jit.contiguous import in_order
 from tinytorch.op import Plan
 
 
-def _is_whole(plan: Plan, x_is_small: bool = True) -> bool:
+def _has_one_shape(plan: Plan) -> bool:
     """Whether x and the index have one shape but along `dim`, and types that kernels have."""
     x, index = plan.operands[:2]
     dim = plan.params["dim"]
     if not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
-        return False
-    if not (is_small(plan) if x_is_small else are_small(index, plan.meta) and 0 not in x.shape):
         return False
     first, second = (m.shape[:dim] + m.shape[dim + 1 :] for m in (x, index))
     return first == second and x.dtype.dtype in NUMBERS and index.dtype.dtype == INT64
@@ -62,17 +60,23 @@ def gather(plan: Plan) -> Kernel | None:
     Its attribute `of_line` makes a kernel that takes the index along `dim` alone, where it is the
     same throughout the other dimensions; so does that of `scatter`.
     """
-    if not _is_whole(plan, x_is_small=False):
+    if not _has_one_shape(plan):
         return None
+    x, index = plan.operands
+    assert isinstance(x, TensorMeta) and isinstance(index, TensorMeta)
     dim = plan.params["dim"]
     outer, length, inner = outer_length_inner(shape_of(plan), dim)
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
     sizes = outer, length, shape[dim], inner
-    step = partial(_gather_entry(dtype), *sizes)
-    if is_small(plan):
-        kernel: Any = on_two(plan, step)
+    if are_small(x, plan.meta):  # a line is shorter than the index
+        kernel: Any = partial(embedding.gather)
+        if are_small(index):
+            kernel = on_two(plan, partial(_gather_entry(dtype), *sizes))
         kernel.of_line = lambda: on_two(plan, partial(_gather_entry(dtype, _gather_line), *sizes))
         return kernel
+    if 0 in x.shape or not are_small(index, plan.meta):
+        return None
+    step = partial(_gather_entry(dtype), *sizes)
 
     def run(x: Array, index: Array, **_: Any) -> Array:
         out = np.empty(shape, dtype)
@@ -125,7 +129,7 @@ def _scatter(
 
 def scatter(plan: Plan) -> Kernel | None:
     """See `embedding.scatter`."""
-    if not _is_whole(plan) or len(set(dtypes_of(plan)[::2])) > 1:
+    if not is_small(plan) or not _has_one_shape(plan) or len(set(dtypes_of(plan)[::2])) > 1:
         return None
     dim, index = plan.params["dim"], plan.operands[1]
     assert isinstance(index, TensorMeta)
