@@ -217,26 +217,28 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              events with entries that wait, the final run's machine, stolen
 #                              tokens (leaderboard 63); a sandbox that does not start (compete 8).
 #                              Arguments by PyTorch's names, hooks of optimizers' steps (framework
-#                              100, nn 10, optim 55); loops that cut their operands (kernels 105,
-#                              backends 16). Attention of frozen models in our own kernel (fx 170);
-#                              decorators at the top of a body (tito 9).
+#                              150, nn 10, optim 55, compat 4); quantiles of distributions and what
+#                              else PyTorch's have (distributions 91); loops that cut their
+#                              operands, groups of a row (kernels 150, backends 16). Attention of
+#                              frozen models in our own kernel (fx 170); decorators at the top of a
+#                              body (tito 9).
 BUDGETS = {
-    "tinytorch": 9_110,
+    "tinytorch": 9_160,
     "tinytorch/replay": 1_690,
     "tinytorch/nn": 6_420,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
-    "tinytorch/distributions": 549,
+    "tinytorch/distributions": 640,
     "tinytorch/text": 1_872,
     "tinytorch/compression": 1_459,
     "tinytorch/data": 1_024,
     "tinytorch/distributed": 1_235,
     "tinytorch/bench": 800,
-    "tinytorch/compat": 1_556,
+    "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_850,
-    "tinytorch/backends/optimized": 11_570,
+    "tinytorch/backends/optimized": 11_610,
     "tinytorch/jit": 2_125,
     "tinytorch/graph": 4_545,
     "tinytorch/graph/recompute": 890,
