@@ -119,3 +119,25 @@ def _bounds(extent: int, rng: np.random.Generator) -> Any:
         return (extent - 1, -1, -1)
     start = int(rng.integers(extent))
     return (start, int(rng.integers(start, extent)) + 1, 1)
+
+
+def test_views_of_constants_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are as they were at each call: a result that views one is a copy."""
+    monkeypatch.setattr(replaying, "HOT", 1)
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        table = tinytorch.arange(6.0).reshape(2, 3).t()
+        return x * table[1:], table[0], table.t()
+
+    x = tinytorch.ones(2, 2)
+    with tinytorch.using_backend(OptimizedBackend()):
+        run = replayed(function)
+        for _ in range(4):
+            found = run(x)
+            for ours, wanted in zip(found, function(x), strict=True):
+                np.testing.assert_array_equal(ours.numpy(), wanted.numpy())
+            found[1].fill_(7.0)
+            found[2].fill_(7.0)
+        (program,) = programs(run)
+    assert "reshape" not in program.run.__code__.co_names
+    assert "transpose" not in program.run.__code__.co_names

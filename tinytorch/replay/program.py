@@ -44,8 +44,8 @@ def compile_trace(
 ) -> Callable[..., Any]:
     """A function of tensors that returns the array of the output, or a tuple of several.
 
-    It returns None where a guard does not hold. Creation ops run once, here; an output that is
-    their result is a copy of it.
+    It returns None where a guard does not hold. Creation ops, and views of constants, run once,
+    here; an output that is their result is a copy of it.
 
     Args:
         inputs: the slots of the tensors.
@@ -76,8 +76,10 @@ def compile_trace(
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
     copied = _copied_views(steps, kernels, arrays)
     for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
-        if step.out in constants:
-            names[f"t{step.out}"] = kernel(**step.params)
+        if step.out in constants or (step.plan.op.view and constants.issuperset(step.reads)):
+            constants.add(step.out)
+            array = kernel(*[names[f"t{n}"] for n in step.reads], **step.params)
+            names[f"t{step.out}"] = array.copy() if step.out in copied else array
             continue
         names[f"k{i}"] = kernel
         values = [_argument(a, names) for a in step.args]
