@@ -35,8 +35,9 @@ from tinytorch.graph.facts import (
     is_ours,
 )
 from tinytorch.history import structure
-from tinytorch.nn.hooks import Hooks
+from tinytorch.nn.hooks import HookList, Hooks
 from tinytorch.nn.module import Module
+from tinytorch.optim.hooks import StepHooks
 from tinytorch.optim.optimizer import Optimizer
 from tinytorch.random import Generator
 from tinytorch.tensor import Tensor
@@ -330,9 +331,10 @@ def _of_class(dot: str, cls: type, skipped: frozenset[str] = frozenset()) -> Ite
 
 def _of_object(dot: str, value: Any) -> Iterator[Edge]:
     cls = type(value)
-    if isinstance(value, Hooks):
+    if isinstance(value, (Hooks, StepHooks)):
         for key, held in vars(value).items():
-            yield Edge(dot + key, held, None, AttributeFact(dot + key, value, key, True, True))
+            if isinstance(held, HookList):
+                yield Edge(dot + key, held, None, AttributeFact(dot + key, value, key, True, True))
         return
     if isinstance(value, Optimizer):
         yield from _of_optimizer(dot, value)
@@ -374,6 +376,8 @@ def _of_optimizer(dot: str, optimizer: Optimizer) -> Iterator[Edge]:
                 label, group[key], "lr" if key == "lr" else None, EntryFact(label, group, key)
             )
     yield from (Edge(f"{dot}params.{i}", p) for i, p in enumerate(optimizer._params()))
+    hooks = AttributeFact(f"{dot}_step_hooks", optimizer, "_step_hooks", True)
+    yield Edge(f"{dot}_step_hooks", optimizer._step_hooks, None, hooks)
     for key, held in vars(optimizer).items():
         if key not in ("param_groups", "state", "defaults"):
             yield Edge(dot + key, held, key, AttributeFact(dot + key, optimizer, key), own=True)

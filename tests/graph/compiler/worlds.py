@@ -127,6 +127,16 @@ def step_of(make: Callable[..., optim.Optimizer], **options: Any) -> Callable[[]
         def replace() -> None:
             net[0] = linear(3, 4, seed=5)
 
+        handles: list[Any] = []
+
+        def shrink(*_: Any) -> None:
+            with tinytorch.no_grad():
+                net[2].bias.mul_(0.5)
+
+        def without_hook() -> None:
+            if handles:
+                handles.pop().remove()
+
         return World(
             step,
             {
@@ -144,6 +154,13 @@ def step_of(make: Callable[..., optim.Optimizer], **options: Any) -> Callable[[]
                     0, {**optimizer.param_groups[0], "weight_decay": 0.2}
                 ),
                 "a gradient hook": lambda: net[2].weight.register_hook(lambda g: g * 2.0),
+                "a hook before the step": lambda: handles.append(
+                    optimizer.register_step_pre_hook(shrink)
+                ),
+                "a hook after the step": lambda: handles.append(
+                    optimizer.register_step_post_hook(shrink)
+                ),
+                "no hook": without_hook,
             },
             lambda: list(net.parameters()),
         )
