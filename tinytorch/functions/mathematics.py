@@ -331,7 +331,7 @@ def equal(a: Tensor, other: Tensor) -> bool:
 fuse(
     globals(),
     "tan sinh cosh asinh acosh atanh log10 erfc logaddexp xlogy frac lerp addcmul addcdiv hypot "
-    "copysign signbit heaviside nan_to_num logit sinc deg2rad rad2deg isclose",
+    "copysign signbit heaviside nan_to_num logit sinc deg2rad rad2deg isclose erfinv",
 )
 publish(
     globals(),

@@ -346,15 +346,24 @@ def unique_consecutive(
     if x.dtype is bfloat16:
         found = unique_consecutive(x.float(), return_inverse, return_counts, dim)
         return _as_bfloat16(found)
-    axis = None if dim is None else normalize_dim(dim, x.ndim)
     array = x._concrete("unique_consecutive")
-    each = array.reshape(-1) if axis is None else np.moveaxis(np.atleast_1d(array), axis, 0)
-    starts = np.ones(len(each), bool)
-    starts[1:] = (each[1:] != each[:-1]).any(tuple(range(1, each.ndim)))
-    values, inverse = np.moveaxis(each[starts], 0, axis or 0), np.cumsum(starts) - 1
-    counts = np.diff(np.append(np.flatnonzero(starts), len(each)))
-    if axis is None:
-        inverse = inverse.reshape(array.shape)
+    rows, axis = array.reshape(-1), 0
+    if dim is not None:
+        rows, axis = np.atleast_1d(array), normalize_dim(dim, x.ndim)
+    starts = np.ones(rows.shape[axis], bool)
+    if rows.ndim == 1:
+        np.not_equal(rows[1:], rows[:-1], starts[1:])
+    else:
+        others = tuple(d for d in range(rows.ndim) if d != axis)
+        first = (slice(None),) * axis
+        changes = rows[(*first, slice(1, None))] != rows[(*first, slice(-1))]
+        starts[1:] = changes.any(others)
+    inverse = counts = starts
+    if return_inverse:
+        inverse = (np.cumsum(starts) - 1).reshape(array.shape if dim is None else -1)
+    if return_counts:
+        counts = np.diff(np.append(np.flatnonzero(starts), starts.size))
+    values = rows.compress(starts, axis)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
 
 
