@@ -358,7 +358,8 @@ def unique_consecutive(
         first = (slice(None),) * axis
         changes = rows[(*first, slice(1, None))] != rows[(*first, slice(-1))]
         starts[1:] = changes.any(others)
-    inverse = counts = starts
+    inverse: Array = starts
+    counts: Array = starts
     if return_inverse:
         inverse = (np.cumsum(starts) - 1).reshape(array.shape if dim is None else -1)
     if return_counts:
