@@ -20,4 +20,5 @@ uniform         random numbers
 small           softmax, scans and where extremes are, for small arrays of one shape
 small_index     gathers and scatters of such arrays
 small_order     indices that sort them
+fold            windows of them added back
 """
