@@ -68,6 +68,17 @@ def test_unique_slices(shape, dtype, rng):
             np.testing.assert_array_equal(got.numpy(), wanted.numpy(), strict=True)
 
 
+def test_unique_numbers_of_half_precision(rng):
+    """NumPy may return some of them twice."""
+    for _ in range(20):
+        drawn = np.round(rng.standard_normal(3790) * 2).astype(np.float16) / np.float16(2)
+        x = tinytorch.from_numpy(drawn)
+        values, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+        assert values.dtype == x.unique().dtype == tinytorch.float16
+        assert values.tolist() == x.unique().tolist() == sorted({*drawn.tolist()})
+        assert values[inverse].tolist() == x.tolist() and counts.sum() == 3790
+
+
 def test_unique_slices_with_nan_and_the_negative_zero():
     nan = float("nan")
     x = tinytorch.tensor([[0.0, nan], [1.0, 2.0], [-0.0, nan], [-0.0, 1.0], [0.0, 1.0]])

@@ -16,7 +16,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
+from tinytorch.dtypes import Array, DType, bfloat16, float16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
@@ -286,8 +286,10 @@ def unique(
     >>> unique(tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
-    if x.dtype is bfloat16:  # whose bits are not in the order of its numbers
-        return _as_bfloat16(unique(x.float(), sorted, return_inverse, return_counts, dim))
+    # the bits of bfloat16 are not in the order of its numbers; and of float16, NumPy 2.4 with
+    # AVX-512 does not always find the order
+    if x.dtype in (bfloat16, float16):
+        return _in_dtype(unique(x.float(), sorted, return_inverse, return_counts, dim), x.dtype)
     axis = None if dim is None else normalize_dim(dim, x.ndim)
     array = x._concrete("unique")
     if axis is not None:
@@ -345,7 +347,7 @@ def unique_consecutive(
     """
     if x.dtype is bfloat16:
         found = unique_consecutive(x.float(), return_inverse, return_counts, dim)
-        return _as_bfloat16(found)
+        return _in_dtype(found, bfloat16)
     array = x._concrete("unique_consecutive")
     rows, axis = array.reshape(-1), 0
     if dim is not None:
@@ -368,11 +370,11 @@ def unique_consecutive(
     return _chosen(values, inverse, counts, return_inverse, return_counts)
 
 
-def _as_bfloat16(found: Any) -> Any:
-    """The values as bfloat16, which they were; what else was asked for stays."""
+def _in_dtype(found: Any, dtype: DType) -> Any:
+    """The values in the dtype that they had; what else was asked for stays."""
     if isinstance(found, tuple):
-        return found[0].to(bfloat16), *found[1:]
-    return found.to(bfloat16)
+        return found[0].to(dtype), *found[1:]
+    return found.to(dtype)
 
 
 def _chosen(values: Array, inverse: Array, counts: Array, *which: bool) -> Any:
