@@ -156,7 +156,7 @@ def is_grad_enabled() -> bool:
 def backward_state(create_graph: bool) -> State:
     """The state of `grad_mode(create_graph)` and `phase("backward")` in one."""
     old = STATE.get()
-    return State(old.mode, old.below, old.backend, create_graph or _off(old), "backward")
+    return State(old.mode, old.below, old.backend, bool(create_graph) or _off(old), "backward")
 
 
 def optimizer_mode() -> StateContext:

@@ -16,6 +16,7 @@ from tinytorch.autograd import backward, grad
 from tinytorch.bench.counters import OpCounter
 from tinytorch.errors import AutogradError
 from tinytorch.history import owner_of
+from tinytorch.replay import programs_at_once
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,15 @@ def test_the_third_derivative() -> None:
     (second,) = grad(first, x, create_graph=True)
     (third,) = grad(second, x)
     assert [first.item(), second.item(), third.item()] == [80.0, 160.0, 240.0]
+
+
+def test_any_true_value_asks_for_a_graph() -> None:
+    """Programs ask whether it is True itself: from the 33rd call on, 1 gave no history."""
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    with tinytorch.using_backend("optimized"), programs_at_once():
+        for _ in range(3):
+            (first,) = grad(tinytorch.sinh(x).sum(), x, create_graph=1)  # type: ignore[arg-type]
+            assert first.requires_grad
 
 
 def test_history_makes_no_reference_cycles() -> None:
