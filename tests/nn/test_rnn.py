@@ -8,6 +8,7 @@ import tinytorch
 from tests.nn.twins import assert_twins_agree, make_twins
 from tinytorch import nn
 from tinytorch.autograd import grad
+from tinytorch.replay import programs_at_once
 
 KINDS = ["RNN", "LSTM", "GRU"]
 OPTIONS = [
@@ -84,6 +85,27 @@ def test_cells_equal_pytorch(rng, kind, bias):
         x = rng.standard_normal((*batch, 2))
         assert_twins_agree(ours, theirs, x)
         assert_twins_agree(ours, theirs, x, state)
+
+
+def test_h_of_a_cell_depends_on_its_c_at_each_call(rng):
+    """A program that gave both would have a gradient of each for the arguments alone."""
+    with tinytorch.using_backend("optimized"), programs_at_once():
+        ours, theirs = make_twins("LSTMCell", 2, 4)
+        for _ in range(4):
+            x, found = rng.standard_normal((3, 2)), []
+            for cell, of in ((ours, tinytorch), (theirs, torch)):
+                h, c = cell(of.tensor(x))
+                c.register_hook(lambda g: g * 2)
+                c.retain_grad()
+                before = of.autograd.grad(h.sum(), [c], retain_graph=True)[0].tolist()
+                with of.no_grad():
+                    h.zero_()  # nor does a gradient read what it returns
+                    c.zero_()
+                h.sum().backward()
+                found.append([before, c.grad.tolist(), cell.weight_ih.grad.tolist()])
+                cell.weight_ih.grad = None
+            for a, b in zip(*found, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_relu_cell(rng):

@@ -6,10 +6,11 @@ from typing import Any
 
 from tinytorch.creation import zeros
 from tinytorch.errors import ShapeError
+from tinytorch.functions.elementwise import tanh
 from tinytorch.functions.movement import squeeze, unsqueeze
 from tinytorch.nn import functional as F
 from tinytorch.nn.factory import parameter_dtype
-from tinytorch.nn.functional.recurrent import CELLS, State, steps
+from tinytorch.nn.functional.recurrent import CELLS, State, lstm_cell_state, steps
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.rnn import check_nonlinearity, reset_recurrent
@@ -86,6 +87,9 @@ class _Cell(Module):
                 f"{type(self).__name__}: the state must be {shape}, not {[h.shape for h in state]}"
             )
         gates = F.linear(x, self.weight_ih, self.bias_ih)
+        return self._after(gates, state)
+
+    def _after(self, gates: Tensor, state: State) -> State:
         _, *new = steps(self.mode, gates, state, self.weight_hh, self.bias_hh)
         return tuple(new)
 
@@ -120,6 +124,10 @@ class RNNCell(_Cell):
 class LSTMCell(_Cell):
     __doc__ = f"Long short-term memory, once; its state is (h, c).\n{_Cell.__doc__}"
     mode = "LSTM"
+
+    def _after(self, gates: Tensor, state: State) -> State:
+        o, c = lstm_cell_state(gates, state, self.weight_hh, self.bias_hh)
+        return o * tanh(c), c
 
 
 class GRUCell(_Cell):

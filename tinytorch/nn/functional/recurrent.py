@@ -35,16 +35,21 @@ def _rnn_step(
 def _lstm_step(
     gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None, w_hr: Tensor | None = None
 ) -> State:
-    """c = f * c + i * g, h = o * tanh(c), for i, f, g, o of gates + linear(h, w_hh, b_hh).
+    """h = o * tanh(c), for o and c of `_lstm_state`."""
+    o, c = _lstm_state(gates, state, w_hh, b_hh)
+    h = o * tanh(c)
+    return (h if w_hr is None else linear(h, w_hr)), c
+
+
+def _lstm_state(gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+    """o and c = f * c + i * g, for i, f, g, o of gates + linear(h, w_hh, b_hh).
 
     Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997; F. Gers et al., "Learning
     to forget", 2000.
     """
     h, c = state
     i, f, g, o = chunk(keep(gates + linear(h, w_hh, b_hh)), 4, -1)
-    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-    h = sigmoid(o) * tanh(c)
-    return (h if w_hr is None else linear(h, w_hr)), c
+    return sigmoid(o), sigmoid(f) * c + sigmoid(i) * tanh(g)
 
 
 def _gru_step(gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
@@ -114,3 +119,13 @@ def steps(
         if len(state) > 1:
             keep(state[1])
     return cat(outs[::-1] if backwards else outs), *state
+
+
+@replayed
+def lstm_cell_state(gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+    """o and c of one step of an LSTM.
+
+    Its h = o * tanh(c) is computed from them outside: where both states are results that somebody
+    may ask for gradients of, h depends on c.
+    """
+    return _lstm_state(gates, state, w_hh, b_hh)
