@@ -259,6 +259,20 @@ def test_what_was_freed_or_overwritten_is_missed(hot: None) -> None:
             grad(y.sum(), x)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_what_is_saved_for_others_is_no_part_of_another_program(hot: None, first: bool) -> None:
+    """`w` has no gradient, or one that nobody asks for: then `a` is saved for it, too."""
+    a, b = (tensor([1.0, 2.0, 4.0], requires_grad=True) for _ in range(2))
+    with tinytorch.using_backend(NumpyBackend()):
+        for function in (lambda w: a * w, lambda w: a / w, lambda w: w / a, lambda w: (a * w) * a):
+            found = []
+            for is_wanted in (first, not first, first, not first):
+                w = b if is_wanted else b.detach()
+                found.append(grad(function(w).sum(), a)[0].tolist())
+                function(w).sum().backward(inputs=[a])
+            assert found == found[:1] * 4
+
+
 def test_hooks_change_what_a_program_is_given(hot: None) -> None:
     with tinytorch.using_backend(NumpyBackend()):
         x = tensor([0.5], requires_grad=True)

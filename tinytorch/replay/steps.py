@@ -79,6 +79,10 @@ def run_program(
     programs = backend.programs
     assert programs is not None
     key = program_key(record, which)
+    if relevant is not None and None in which:
+        # what is saved is for these gradients as well
+        others = [i for i, e in enumerate(edges) if e is not None and which[i] is None]
+        key = (*key, "besides", *others) if others else key
     try:
         program = programs.get(key)
     except TypeError:  # a parameter that has no hash
