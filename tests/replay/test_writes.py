@@ -80,6 +80,23 @@ def test_a_gradient_that_reads_places_alone_lets_values_be_written(name: str, wr
     assert w.grad is not None and w.grad.tolist() == expected
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", ["max", "min", "median", "kthvalue"])
+def test_the_place_of_one_element_is_not_looked_for_again(name: str, keepdim: bool) -> None:
+    """It is one of the results, in another shape: that may not be written."""
+    w = tensor([[3.0, 1.0, 2.0], [3.0, 3.0, 3.0]], requires_grad=True)
+    args = (2, 1, keepdim) if name == "kthvalue" else (1, keepdim)
+    (wanted,) = grad(PUBLIC[name](w, *args)[0].sum(), w)
+    for written in (None, 0, 1):
+        outs = hot(PUBLIC[name], w, *args)
+        halve(w if written is None else outs[written].detach())
+        if written == 1:
+            with pytest.raises(AutogradError, match="overwritten in place"):
+                grad(outs[0].sum(), w)
+        else:
+            assert grad(outs[0].sum(), w)[0].tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("write", WRITES)
 def test_a_gradient_that_is_differentiated_again_reads_all_that_is_kept(write: Any) -> None:
     w = tensor([3.0, 1.0, 2.0], requires_grad=True)

@@ -161,11 +161,15 @@ def min(
 def at_index(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
     """The elements at the indices that a reduction with `keepdim` found, and those indices."""
     dim = normalize_dim(dim, x.ndim)
-    values = apply(ops.gather, x, index, dim=dim) if x.ndim else apply(ops.copy, x)
-    if keepdim or not x.ndim:
-        return ValuesAndIndices(values, index)
+    if not x.ndim:
+        return ValuesAndIndices(apply(ops.copy, x), index)
+    if keepdim:
+        return ValuesAndIndices(apply(ops.gather, x, index, dim=dim), index)
     shape = _without(x.shape, (dim,))
-    return ValuesAndIndices(movement.in_shape(values, shape), movement.in_shape(index, shape))
+    indices = movement.in_shape(index, shape)
+    # by what is returned: the gradient of a program then reads that, and finds it no second time
+    values = apply(ops.gather, x, movement.in_shape(indices, index.shape), dim=dim)
+    return ValuesAndIndices(movement.in_shape(values, shape), indices)
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:

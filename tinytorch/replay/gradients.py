@@ -243,9 +243,11 @@ class _Backward:
         return self.traced.indices(t for t in self.gradients if t is not None)
 
     def reads(self) -> set[int]:
-        """The slots that steps of the gradients read."""
-        steps = self.traced.trace.needed(self.found())
-        return {n for step in steps if step.out > self._first for n in step.reads}
+        """The slots that steps of the gradients read, and those that these are views of."""
+        trace = self.traced.trace
+        steps = trace.needed(self.found())
+        read = {n for step in steps if step.out > self._first for n in step.reads}
+        return read.union(*(trace.viewed(n) for n in read))
 
     def run(self, of: Gradients) -> GradientRun:
         """See `Gradients.run`."""

@@ -154,9 +154,15 @@ class Trace(Mode):
 
     def root(self, index: int) -> int:
         """The slot whose memory this one views; itself, if it is no view."""
+        return [index, *self.viewed(index)][-1]
+
+    def viewed(self, index: int) -> list[int]:
+        """The slots that this one views, one through the other; none, if it is no view."""
+        found = []
         while index in self.steps and self.steps[index].plan.op.view:
             index = self.steps[index].reads[0]
-        return index
+            found.append(index)
+        return found
 
     def is_computed(self, index: int) -> bool:
         """Whether a slot is computed anew at each call: no input, and no constant."""
