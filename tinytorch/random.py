@@ -173,7 +173,7 @@ def _box_muller(u: Tensor, v: Tensor) -> Tensor:
 
 @accepts_device
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
@@ -194,6 +194,8 @@ def randint(
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
+    elif low is None:
+        low = 0
     if size is None:
         raise TypeError("randint needs a shape: randint(low, high, size)")
     low, high = operator.index(low), operator.index(high)
@@ -276,7 +278,11 @@ def randn_like(
 
 @accepts_device
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None
+    input: Tensor,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
 ) -> Tensor:
     """`randint` of the shape and dtype of `input`."""
     return randint(low, high, input.shape, generator=generator, dtype=input.dtype)

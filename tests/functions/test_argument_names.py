@@ -136,6 +136,10 @@ def test_functions_are_found_by_their_names(name: str) -> None:
         lambda t: t.nn.functional.conv2d(input=t.ones(1, 1, 2, 2), weight=t.ones(1, 1, 2, 2)),
         lambda t: t.nn.functional.dropout(input=t.ones(2), training=False),
         lambda t: t.nn.functional.gelu(input=t.ones(2)),
+        lambda t: t.nn.functional.relu_(input=-t.ones(2)),
+        lambda t: t.nn.functional.threshold_(input=t.ones(2), threshold=2, value=3),
+        lambda t: t.randint(high=1, size=(2,)),
+        lambda t: t.randint_like(t.ones(2), high=1),
     ],
 )
 def test_a_call_by_names_is_as_in_pytorch(call: Callable[[Any], Any]) -> None:

@@ -1,5 +1,7 @@
 """Layers and losses as functions: what the modules of `tinytorch.nn` call."""
 
+from functools import partial
+
 from tinytorch.absent import names_of
 from tinytorch.functions.indexing import one_hot
 from tinytorch.functions.publish import with_input
@@ -196,6 +198,8 @@ __all__ = [
 # Functions made of several ops, not all of them elementwise.
 # before calls are replayed: then those without names cost the same
 globals().update({n: with_input(globals()[n], "tinytorch.nn.functional") for n in __all__})
+_in_place = [name for name in __all__ if name.endswith("_")]  # of what takes `input` now
+globals().update({n: partial(globals()[n.removesuffix("_")], inplace=True) for n in _in_place})
 replay_all(
     globals(),
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d "
