@@ -219,9 +219,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              Arguments by PyTorch's names, hooks of optimizers' steps (framework
 #                              150, nn 10, optim 55, compat 4); quantiles of distributions and what
 #                              else PyTorch's have (distributions 91); loops that cut their
-#                              operands, groups of a row, windows (kernels 229, backends 16). Attention of
-#                              frozen models in our own kernel (fx 170); decorators at the top of a
-#                              body (tito 9); hooks of a step that is compiled (graph 4).
+#                              operands, groups of a row, windows (kernels 229, backends 16).
+#                              Attention of frozen models in our own kernel (fx 170); decorators at
+#                              the top of a body (tito 9); hooks of a compiled step (graph 4).
 BUDGETS = {
     "tinytorch": 9_160,
     "tinytorch/replay": 1_690,

@@ -39,13 +39,16 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
     "part", [7, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(7))]
 )
 def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(part: int, tmp_path: Path):
-    """25: all through forward, training and our compiler, eight of them through all stages."""
-    names = random.Random(21).sample(catalogue(), 25)[part::8]
+    """24 that run: all through forward, training and our compiler, eight through all stages."""
+    names = iter(random.Random(21).sample(catalogue(), 80)[part::8])
     ours = [s for s in stages.STAGES if s not in stages.PEERS]
-    records = run(names[:1], ours, tmp_path / "all.jsonl", Limits(), jobs=1)
-    records |= run(names[1:], MOST_TELLING, tmp_path / "zoo.jsonl", Limits(), jobs=1)
-    assert bad(records.values()) == []
-    assert sum(not r.skipped for r in records.values()) >= 2
+    records: dict[str, Record] = {}
+    ran = 0
+    while ran < 3:  # of the catalogue's a few do not run in PyTorch either
+        asked = MOST_TELLING if ran else ours
+        records = run([next(names)], asked, tmp_path / "zoo.jsonl", Limits(), jobs=1)
+        assert bad(records.values()) == []
+        ran = sum(not record.skipped for record in records.values())
 
 
 class Small(nn.Module):
