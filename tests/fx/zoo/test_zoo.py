@@ -95,6 +95,21 @@ def test_a_compiled_forward_needs_no_gradients_that_eager_has_not():
     assert run_stage(subject, "aot_eager", 60.0).verdict == "bit-equal"
 
 
+class Asks(Small):
+    """Computes something else where it is compiled, by whatever compiler (PaliGemma)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x)
+        return out if torch.compiler.is_compiling() else out * 2.0
+
+
+def test_what_a_model_computes_only_where_it_is_compiled_is_no_fault_of_the_compiler():
+    subject = Subject("own/asks", Asks(), {"x": torch.randn(6, 4)})
+    found = run_stage(subject, "compile", 60.0)
+    assert (found.verdict, found.detail[:24]) == ("not applicable", "the model computes somet")
+    assert not stages._is_as_captured(subject, lambda x: Small.forward(subject.model, x) * 3.0)
+
+
 @pytest.mark.parametrize("stage", ["forward", "joint", "sgd", "adamw", "train", "export"])
 def test_a_stage_passes_and_leaves_the_model_as_it_was(subject: Subject, stage: str):
     before = {k: v.clone() for k, v in subject.model.state_dict().items()}
