@@ -220,12 +220,14 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              150, nn 10, optim 55, compat 4); quantiles of distributions and what
 #                              else PyTorch's have (distributions 91); loops that cut their
 #                              operands, groups of a row, windows (kernels 229, backends 16).
-#                              Attention of frozen models in our own kernel (fx 170); decorators at
-#                              the top of a body (tito 9); hooks of a compiled step (graph 4).
+#                              Attention of frozen models in our own kernel, models that compute
+#                              something else where they are compiled (fx 190); decorators at the top
+#                              of a body (tito 9); hooks of a compiled step (graph 4); the cell of an
+#                              LSTM, whose h depends on its c (nn 10).
 BUDGETS = {
-    "tinytorch": 9_160,
+    "tinytorch": 9_170,
     "tinytorch/replay": 1_690,
-    "tinytorch/nn": 6_420,
+    "tinytorch/nn": 6_430,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
@@ -244,7 +246,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
-    "tinytorch/fx": 13_310,
+    "tinytorch/fx": 13_325,
     "tito": 8_195,
     "tito/course": 5_580,
     "tito/ladder": 715,
