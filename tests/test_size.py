@@ -220,10 +220,11 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              150, nn 10, optim 55, compat 4); quantiles of distributions and what
 #                              else PyTorch's have (distributions 91); loops that cut their
 #                              operands, groups of a row, windows (kernels 229, backends 16).
-#                              Attention of frozen models in our own kernel, models that compute
-#                              something else where they are compiled (fx 190); decorators at the top
-#                              of a body (tito 9); hooks of a compiled step (graph 4); the cell of an
-#                              LSTM, whose h depends on its c (nn 10).
+#                              Attention of frozen models in our own kernel, models that
+#                              compute something else where they are compiled (fx 190);
+#                              decorators at the top of a body (tito 9); hooks of a compiled
+#                              step (graph 4); the cell of an LSTM, whose h depends on its c
+#                              (nn 10).
 BUDGETS = {
     "tinytorch": 9_170,
     "tinytorch/replay": 1_690,
