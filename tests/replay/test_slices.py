@@ -138,6 +138,15 @@ def test_what_a_result_views_is_not_copied() -> None:
     assert np.may_share_memory(view, x._data)
 
 
+def test_results_that_are_slices_view_one_tensor() -> None:
+    x = tinytorch.from_numpy(np.zeros((6, 64), np.float32))
+    run = make_program(lambda x: (lambda s: (s[:2], s[:2], s[4:]))(x + 1.0), BACKEND, (x,), {}).run
+    first, again, other = run(x)
+    first[0, 0] = 7.0
+    assert again[0, 0] == 7.0
+    assert first.base is again.base is other.base
+
+
 @given(st.data())
 def test_the_bounds_of_a_slice_of_a_slice(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 40))

@@ -56,7 +56,9 @@ def _moved(
     gone: set[int] = set()
     for step in reversed(steps):
         cuts = readers.get(step.out, [])
-        if step.out in kept or not _is_only_cut(step, cuts) or not can_fuse(step, fusible):
+        if not kept.isdisjoint([step.out, *(cut.out for cut in cuts)]):
+            continue  # a result that is a slice views what it is of
+        if not _is_only_cut(step, cuts) or not can_fuse(step, fusible):
             continue
         gone.add(step.out)
         for cut in cuts:
