@@ -13,6 +13,15 @@ from tinytorch.errors import ShapeError
 from tinytorch.op import Params, ShapeRule
 
 
+def contiguous_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in C order."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(n, 1)
+    return tuple(reversed(strides))
+
+
 def broadcast(name: str, shapes: list[Shape], params: Params | None = None) -> Shape:
     """The common shape of operands, aligned at the last dimension; a 1 stretches.
 

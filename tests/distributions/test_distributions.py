@@ -84,6 +84,14 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 each = pytest.mark.parametrize("name", CASES)
 
 
+def both(name: str, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Ours and PyTorch's, of the same parameters."""
+    parameters, _, make = CASES[name]
+    given = parameters(rng)
+    ours = make(ours_module, *map(tinytorch.tensor, given))
+    return ours, make(theirs_module, *map(torch.tensor, given))
+
+
 def module_of(x: Any) -> Any:
     return theirs_module if isinstance(x, torch.Tensor) else ours_module
 
@@ -167,10 +175,7 @@ def test_icdf(name: str, rng: np.random.Generator) -> None:
 
 @each
 def test_mode_support_and_what_there_is_not(name: str, rng: np.random.Generator) -> None:
-    parameters, _, make = CASES[name]
-    given = parameters(rng)
-    ours = make(ours_module, *map(tinytorch.tensor, given))
-    theirs = make(theirs_module, *map(torch.tensor, given))
+    ours, theirs = both(name, rng)
     np.testing.assert_allclose(ours.mode.numpy(), theirs.mode.numpy())
     assert ours.sample_n(5).shape == tuple(theirs.sample((5,)).shape)
     assert ours.has_rsample == theirs.has_rsample
@@ -270,10 +275,7 @@ def test_a_divergence_of_ones_own() -> None:
 @pytest.mark.slow_beyond(8)
 @each
 def test_samples_have_the_shape_and_the_moments(name: str, rng: np.random.Generator) -> None:
-    parameters, _, make = CASES[name]
-    given = parameters(rng)
-    d = make(ours_module, *map(tinytorch.tensor, given))
-    other = make(theirs_module, *map(torch.tensor, given))
+    d, other = both(name, rng)
     assert d.batch_shape == tuple(other.batch_shape)
     assert d.event_shape == tuple(other.event_shape)
     x = d.sample((4000,))

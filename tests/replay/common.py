@@ -1,4 +1,4 @@
-"""What the backend has for a function."""
+"""What the backend has for a function, and its trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from tinytorch.replay import function as replaying
+from tinytorch.replay.trace import Trace
 from tinytorch.state import current_backend
+from tinytorch.tensor import Tensor
+
+
+def traced(function: Callable[..., Any], *given: Tensor) -> tuple[Trace, list[int]]:
+    """A trace of a function, and the slots of its results."""
+    trace = Trace()
+    inputs = [trace.input(t.meta, False) for t in given]
+    with trace:
+        out = function(*inputs)
+    return trace, [t._data.index for t in (out if isinstance(out, tuple) else (out,))]
 
 
 def programs(function: Callable[..., Any]) -> list[Any]:

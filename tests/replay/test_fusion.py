@@ -9,12 +9,12 @@ import pytest
 
 import tinytorch
 import tinytorch.nn.functional as F
+from tests.replay.common import traced
 from tinytorch.autograd import grad
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.program import Program
 from tinytorch.replay import NotReplayable, fusion, make_program
-from tinytorch.replay.trace import Trace
 from tinytorch.tensor import Tensor
 
 
@@ -26,12 +26,8 @@ def _on_optimized() -> Any:
 
 def steps_of(function: Any, *given: Tensor) -> list[str]:
     """The steps of a function after fusion: names of ops, and of a run those of its ops."""
-    trace = Trace()
-    inputs = [trace.input(t.meta, False) for t in given]
-    with trace:
-        out = function(*inputs)
-    result = out._data.index
-    steps = fusion.fuse_steps(trace.needed([result]), [result], OptimizedBackend().fusible)
+    trace, results = traced(function, *given)
+    steps = fusion.fuse_steps(trace.needed(results), results, OptimizedBackend().fusible)
     return [text(step) for step in steps]
 
 

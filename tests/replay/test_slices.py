@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import tinytorch
+from tests.replay.common import traced
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.functions.movement import chunk, flip, narrow
 from tinytorch.program import Program
 from tinytorch.replay import make_program, slices
 from tinytorch.replay.fusion import fuse_steps
-from tinytorch.replay.trace import Trace
 from tinytorch.tensor import Tensor
 
 BACKEND = OptimizedBackend()
@@ -28,11 +28,7 @@ def _on_optimized() -> Any:
 
 def steps_of(function: Any, *given: Tensor) -> list[Any]:
     """The steps that are left: names of ops, of a loop with how many of its operands it cuts."""
-    trace = Trace()
-    inputs = [trace.input(t.meta, False) for t in given]
-    with trace:
-        out = function(*inputs)
-    results = [t._data.index for t in (out if isinstance(out, tuple) else (out,))]
+    trace, results = traced(function, *given)
     steps = slices.slice_early(trace, trace.needed(results), results, BACKEND.fusible)
     steps = fuse_steps(steps, results, BACKEND.fusible)
     found, _, _ = slices.with_kernels(steps, BACKEND)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -13,6 +12,7 @@ from tinytorch.backends import reference, reference_out, reference_quantized
 from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
+from tinytorch.shapes import contiguous_strides
 
 Kernel = Callable[..., Any]
 
@@ -45,8 +45,8 @@ class Slice(NamedTuple):
         """The slice of such an array, in any order."""
         return array[tuple([slice(*b) for b in self.bounds])]
 
-    def _steps(self) -> list[int]:
-        return [math.prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
+    def _steps(self) -> Shape:
+        return contiguous_strides(self.shape, 1)
 
 
 def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.backends import reference
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, DType, bfloat16, float16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement, reductions
@@ -149,7 +149,7 @@ def isin(
         assume_unique: without an effect here: there is one way for all elements.
         invert: whether it is none of them.
     """
-    if not hasattr(test_elements, "meta"):
+    if not is_tensor(test_elements):
         return apply(ops.ne if invert else ops.eq, elements, test_elements)
     each = movement.reshape(test_elements, (-1, *(1,) * elements.ndim))
     found = reductions.any(apply(ops.eq, elements, each), 0)  # whole arrays are combined
@@ -185,7 +185,7 @@ def searchsorted(
     """
     if side is not None and side not in ("right", *(() if right else ("left",))):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r} with {right=}")
-    if not hasattr(input, "meta"):
+    if not is_tensor(input):
         input = apply(ops.full, shape=(), value=input, dtype=sorted_sequence.dtype)
     rows, wanted = sorted_sequence.meta, input.meta
     if not rows.ndim:
@@ -203,9 +203,9 @@ def searchsorted(
         bisected: Any = reference.bisected
         if rows.ndim > 1:
             bisected = current_backend().replacement_of(bisected)
-        count = _new(bisected(sorted_sequence._data, input._data, is_right))  # type: ignore[union-attr]
+        count = _new(bisected(sorted_sequence._data, input._data, is_right))
     else:  # by ops, which a trace sees
-        count = _counted_before(sorted_sequence, input, is_right)  # type: ignore[arg-type]
+        count = _counted_before(sorted_sequence, input, is_right)
     return count.to(int32) if out_int32 else count
 
 

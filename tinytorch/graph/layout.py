@@ -17,6 +17,7 @@ from tinytorch.backends import reference
 from tinytorch.dtypes import Array, DType, Shape, TensorMeta
 from tinytorch.graph.ir import GraphError
 from tinytorch.op import Op, Params
+from tinytorch.shapes import contiguous_strides
 
 
 class Memory(Enum):
@@ -76,15 +77,6 @@ class StridedView:
     def __repr__(self) -> str:
         layout = "" if self.is_contiguous else f" strides {list(self.strides)}"
         return f"{self.buffer}+{self.offset}: {self.dtype.name}{list(self.shape)}{layout}"
-
-
-def contiguous_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of an array in C order."""
-    strides = []
-    for n in reversed(shape):
-        strides.append(itemsize)
-        itemsize *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 def contiguous_view(buffer: Buffer, offset: int, meta: TensorMeta) -> StridedView:

@@ -70,12 +70,13 @@ def _runs(
     for step in steps:
         for index in step.reads:
             readers.setdefault(index, []).append(step.out)
-    computed = {step.out for step in steps if can_fuse(step, fusible)} - kept
+    in_loops = {step.out for step in steps if can_fuse(step, fusible)}
+    computed = in_loops - kept
     runs_of: dict[int, tuple[int, ...]] = {}
     shape_of: dict[int, Shape] = {}  # of each run
     for step in reversed(steps):
         is_sum = step.plan.op is ops.sum and "sum" in fusible and _is_real(step.plan.operands[0])
-        if not (is_sum or _is_expansion(step) or can_fuse(step, fusible)):
+        if not (is_sum or _is_expansion(step) or step.out in in_loops):
             continue
         runs: set[int | None] = set()
         for reader in readers.get(step.out, ()):

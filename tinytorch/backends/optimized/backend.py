@@ -56,6 +56,7 @@ from tinytorch.jit.buffers import POOLED_FROM, empty
 from tinytorch.jit.contiguous import contiguous, pays_by_tiles
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
+from tinytorch.shapes import contiguous_strides
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -371,10 +372,10 @@ def _expand(plan: Plan) -> Kernel:
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
     shape = plan.meta.shape
-    new = len(shape) - x.ndim
+    new, of_x = len(shape) - x.ndim, contiguous_strides(x.shape, x.dtype.itemsize)
     strides = [
         0 if x.shape[i] == 1 != n else stride
-        for i, (n, stride) in enumerate(zip(shape[new:], _strides(x), strict=True))
+        for i, (n, stride) in enumerate(zip(shape[new:], of_x, strict=True))
     ]
     return _view(plan, [*(0,) * new, *strides], reference.expand)
 
@@ -382,13 +383,8 @@ def _expand(plan: Plan) -> Kernel:
 def _unfold(plan: Plan) -> Kernel:
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
-    *before, each = _strides(x)
+    *before, each = contiguous_strides(x.shape, x.dtype.itemsize)
     return _view(plan, [*before, plan.params["step"] * each, each], reference.unfold)
-
-
-def _strides(x: TensorMeta) -> list[int]:
-    """In bytes, of an array in C order."""
-    return [x.dtype.itemsize * math.prod(x.shape[i + 1 :]) for i in range(x.ndim)]
 
 
 def _view(plan: Plan, strides: list[int], otherwise: Kernel) -> Kernel:

@@ -34,12 +34,12 @@ from tinytorch.graph.layout import (
     Buffer,
     Memory,
     StridedView,
-    contiguous_strides,
     contiguous_view,
     view_of,
 )
 from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.op import OPS, Op
+from tinytorch.shapes import contiguous_strides
 
 CanWrite = Callable[..., bool]
 """Asked for a node and a view, whether its kernel can write its result there; or with several

@@ -34,9 +34,10 @@ from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.index_bounds import bound_of, check_index
 from tinytorch.graph.ir import Node
-from tinytorch.graph.layout import Memory, StridedView, contiguous_strides
+from tinytorch.graph.layout import Memory, StridedView
 from tinytorch.graph.memory import ALIGNMENT
 from tinytorch.op import Op
+from tinytorch.shapes import contiguous_strides
 
 WIDTH = 100
 COMMENT_COLUMN = 60

@@ -71,6 +71,14 @@ def number_key(number: Any, mask: int) -> Any:
     return (largest if number != number else np.int64(order_key(number))) ^ mask
 
 
+@kernel(fastmath=EXACT, force_inline=True)
+def single_key(number: Any, mask: int) -> Any:
+    """As `number_key`, of float32 as an int32."""
+    largest = np.int32(0x7FFFFFFF)
+    number += np.float32(0)  # -0.0 equals 0.0
+    return (largest if number != number else np.int32(order_key(number))) ^ np.int32(mask)
+
+
 @kernel(fastmath=EXACT)
 def pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
     """The upper bits of the key, and the index in the lower `bits`."""

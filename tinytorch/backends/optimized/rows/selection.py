@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.elementwise.math import EXACT, order_key
-from tinytorch.backends.optimized.rows.order import argsort, number_key
+from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.rows.order import argsort, number_key, single_key
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
@@ -39,33 +39,23 @@ def whole_key(number: Any, mask: int) -> Any:
 
 @kernel(force_inline=True)
 def insert(keys: Array, indices: Array, end: int, key: int, index: int) -> None:
-    """Put a key in order before `end`, after those that are equal; what is at `end` is lost."""
-    while end > 0 and keys[end - 1] > key:
+    """Put a key in order before `end`, of equal ones by their indices; what is at `end` is lost."""
+    while end > 0 and (keys[end - 1] > key or (keys[end - 1] == key and indices[end - 1] > index)):
         keys[end], indices[end] = keys[end - 1], indices[end - 1]
         end -= 1
     keys[end], indices[end] = key, index
 
 
-@kernel(fastmath=EXACT, force_inline=True)
-def single_key(number: Any, mask: int) -> Any:
-    """As `order.number_key`, of float32 as an int32."""
-    largest = np.int32(0x7FFFFFFF)
-    number += np.float32(0)  # -0.0 equals 0.0
-    return (largest if number != number else np.int32(order_key(number))) ^ np.int32(mask)
-
-
 @kernel(force_inline=True)
-def insert_by_both(keys: Array, indices: Array, end: int, key: int, index: int) -> int:
-    """Put a key in order, of equal ones by their indices, among `end`; 1 if these are one more."""
+def insert_among(keys: Array, indices: Array, end: int, key: int, index: int) -> int:
+    """Put a key in order among `end`, if there is room or it is before the last; 1 if these are one
+    more."""
     new = 1
     if end == keys.size:
         new, end = 0, end - 1
         if keys[end] < key or (keys[end] == key and indices[end] < index):
             return new
-    while end > 0 and (keys[end - 1] > key or (keys[end - 1] == key and indices[end - 1] > index)):
-        keys[end], indices[end] = keys[end - 1], indices[end - 1]
-        end -= 1
-    keys[end], indices[end] = key, index
+    insert(keys, indices, end, key, index)
     return new
 
 
@@ -106,7 +96,7 @@ def _first_of(key_of: Any, key_type: Any) -> Any:
                 if firsts[g] <= limit:
                     for j in range(g, n, groups):
                         if keys[j] <= limit:
-                            found += insert_by_both(best, indices, found, keys[j], j)
+                            found += insert_among(best, indices, found, keys[j], j)
 
     return shared(first, "x[:], out[:], mask")
 

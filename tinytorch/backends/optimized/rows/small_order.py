@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from tinytorch.backends.optimized.elementwise.math import EXACT, order_key
+from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.rows import order, small
 from tinytorch.backends.optimized.rows.small import FLOATS, INT64, Kernel, compiled, is_small
 from tinytorch.dtypes import Array, TensorMeta
@@ -75,11 +75,8 @@ def argsort(plan: Plan) -> Kernel | None:
 
 @kernel(fastmath=EXACT, force_inline=True)
 def _write_keys(row: Array, mask: Any, keys: Array) -> None:
-    """Of float32, as `order.number_key`, but in int32."""
-    largest = np.int32(0x7FFFFFFF)
     for j in range(row.size):
-        number = row[j] + np.float32(0)
-        keys[j] = (largest if number != number else order_key(number)) ^ mask
+        keys[j] = order.single_key(row[j], mask)
 
 
 @kernel(force_inline=True)
