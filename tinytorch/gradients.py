@@ -25,6 +25,7 @@ Source of the notation: tools/autograd/derivatives.yaml of PyTorch.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from tinytorch.functions.movement import expand, flip, in_shape, narrow, permute
 from tinytorch.functions.reductions import sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.op import Params, find_op
-from tinytorch.replay import holds
+from tinytorch.replay import holds, replayed
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -209,8 +210,14 @@ def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim:
 
 def _is_accurate(products: Array) -> bool:
     """Whether no product is 0, was rounded as a tiny number is, or overflowed."""
-    limits, sizes = np.finfo(products.dtype), np.abs(products)
-    return bool((sizes > limits.tiny / limits.eps).all() and (sizes <= limits.max).all())
+    sizes, (least, most) = np.abs(products), _range_of_accurate(products.dtype)
+    return bool(least < np.minimum.reduce(sizes, None) and np.maximum.reduce(sizes, None) <= most)
+
+
+@cache
+def _range_of_accurate(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    limits = np.finfo(dtype)
+    return limits.tiny / limits.eps, limits.max
 
 
 def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
@@ -218,6 +225,12 @@ def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
     g = _unreduce(g, (dim,), keepdim, x.ndim)
     if not x.meta.size or holds(out, _is_accurate, traced=False):
         return g * _unreduce(out, (dim,), keepdim, x.ndim) / x
+    return _times_others(g, x, dim)  # type: ignore[no-any-return]
+
+
+@replayed
+def _times_others(g: Tensor, x: Tensor, dim: int) -> Tensor:
+    """g, of size 1 along `dim`, times the product of all other elements, without a division."""
     # the last of the running products is the product: the gradient of the others is 0
     bounds = tuple((n - 1 if d == dim else 0, n, 1) for d, n in enumerate(x.shape))
     return apply(ops.cumprod_backward, unslice(g, x.shape, bounds), x, dim=dim)

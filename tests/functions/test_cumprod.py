@@ -76,6 +76,26 @@ def test_threads_share_rows(dim, monkeypatch, rng):
     np.testing.assert_allclose(scans.cumprod_backward(g, x, dim=dim), wanted, 1e-12)
 
 
+@pytest.mark.parametrize("dim", [None, 0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_with_and_without_a_zero_at_one_call_after_the_other(dim, dtype, rng):
+    # without one the gradient divides, by a program; with one it does not, by another
+    for i in range(120):
+        x = rng.standard_normal((5, 3)).astype(dtype)
+        x[2, 1] = (1.0, 0.0, np.finfo(dtype).tiny)[i % 3]
+        args = () if dim is None else (dim,)
+        theirs = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+        weights = torch.arange(1.0, 1 + theirs.prod(*args).numel(), dtype=torch.float64)
+        product = theirs.prod(*args)
+        (wanted,) = torch.autograd.grad(product, theirs, weights.reshape(product.shape))
+        with tinytorch.using_backend("optimized"):
+            ours = tinytorch.tensor(x, requires_grad=True)
+            out = ours.prod(*args)
+            g = tinytorch.tensor(weights.numpy().astype(dtype)).reshape(out.shape)
+            (found,) = grad(out, [ours], g)
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-5, 1e-30)
+
+
 def test_infinity_and_nan_go_where_they_belong():
     for backend in ("optimized", "numpy"):
         x = tinytorch.tensor([2.0, np.inf, 3.0], requires_grad=True)

@@ -272,8 +272,9 @@ def _cumprod_backward_columns(g: Array, x: Array, out: Array) -> None:
                 now[k] *= total[k]
 
 
+BACKWARD_KERNELS = _cumprod_backward_rows, _cumprod_backward_columns
 _backward_of_rows, _backward_of_columns = (
-    shared(f, "g[:], x[:], out[:]") for f in (_cumprod_backward_rows, _cumprod_backward_columns)
+    shared(f, "g[:], x[:], out[:]") for f in BACKWARD_KERNELS
 )
 
 

@@ -255,6 +255,7 @@ def _softmax_columns_backward(is_log: bool) -> Any:
 
 ALONG: dict[str, tuple[Any, Any]] = {
     **scans.KERNELS,
+    "cumprod_backward": scans.BACKWARD_KERNELS,
     "cross": cross.KERNELS,
     "softmax": (softmax.KERNELS["softmax"], _softmax_columns(False)),
     "log_softmax": (softmax.KERNELS["log_softmax"], _softmax_columns(True)),
