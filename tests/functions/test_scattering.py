@@ -11,7 +11,7 @@ import torch
 import tinytorch
 from tests.backends.loading import load
 from tinytorch import tensor
-from tinytorch.autograd import gradcheck
+from tinytorch.autograd import gradcheck, gradgradcheck
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.graph import trace
 
@@ -216,6 +216,33 @@ def test_masked_scatter_takes_any_layout_and_leaves_x(shape, needs, rng):
     assert ours.tolist() == before and out.requires_grad == needs
     whole = tensor([1, 2, 3]).masked_scatter(tensor([True, False, True]), tensor([7.9, -8.2]))
     assert whole.tolist() == [7, 2, -8] and whole.dtype is tinytorch.int64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_masked_scatter_with_another_mask_at_each_call(dtype, rng):
+    x, source = tensor(rng.standard_normal((4, 6))), tensor(rng.standard_normal(30)).to(dtype)
+    weights = rng.standard_normal((4, 6))
+    for i in range(40):  # its program, too, holds for any number of true elements
+        mask = rng.random((4, 6)) < i / 39
+        a, b = x.clone().requires_grad_(), source.clone().requires_grad_()
+        out = (a if i % 2 else a.T.contiguous().T).masked_scatter(tensor(mask), b)
+        (out * tensor(weights)).sum().backward()
+        expected, given = x.numpy().copy(), np.zeros(30, dtype)
+        expected[mask] = source.numpy()[: mask.sum()]
+        given[: mask.sum()] = weights[mask]
+        np.testing.assert_array_equal(out.detach().numpy(), expected)
+        np.testing.assert_array_equal(a.grad.numpy(), np.where(mask, 0, weights))
+        np.testing.assert_array_equal(b.grad.numpy(), given)
+    with pytest.raises(ShapeError, match="24 positions, but 23 values"):
+        a.masked_scatter(tensor(np.ones((4, 6), bool)), b[:23])
+
+
+def test_masked_scatter_has_second_order_gradients(rng):
+    mask = tensor(rng.random((3, 4)) < 0.5)
+    x, source = (tensor(rng.standard_normal((3, 4)), requires_grad=True) for _ in range(2))
+    for _ in range(3):
+        assert gradcheck(lambda x, s: x.masked_scatter(mask, s), [x, source])
+        assert gradgradcheck(lambda x, s: (x * x).masked_scatter(mask, s * s), [x, source])
 
 
 def test_masked_scatter_of_no_values():

@@ -20,11 +20,14 @@ from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
 from tinytorch.functions.value_checks import factor_of
+from tinytorch.replay import keep, replayed
 from tinytorch.shapes import gathered
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
+
+FEW = 2**13  # elements of a mask: the ranks of more take longer than an index of those chosen
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -306,11 +309,16 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
         DTypeError: the mask is not bool.
     """
     _check_mask("masked_select", mask)
-    shape = x.shape if x.shape == mask.shape else np.broadcast_shapes(x.shape, mask.shape)
+    shape = _broadcast(x.shape, mask.shape)
     x, mask = _expanded(x, shape), _expanded(mask, shape)
     if STATE.get().mode is None:
         return subscripts.where_true(x, mask)
     return movement.reshape(x, (-1,))[movement.reshape(mask, (-1,))]
+
+
+def _broadcast(a: Shape, b: Shape) -> Shape:
+    """The common shape; for two that are equal, NumPy's function would take as long as a kernel."""
+    return a if a == b else np.broadcast_shapes(a, b)
 
 
 def _expanded(x: Tensor, shape: Shape) -> Tensor:
@@ -351,25 +359,35 @@ def _check_count(count: int, source: Tensor) -> None:
 
 def _scattered(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`masked_scatter` by ops."""
-    shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
-    flat, kept = (movement.reshape(_expanded(t, shape), (-1,)) for t in (mask, x))
-    places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
-    if places is not None:
-        _check_count(len(places), source)
+    shape = _broadcast(x.shape, mask.shape)
+    mask, x = _expanded(mask, shape), _expanded(x, shape)
+    if isinstance(mask._data, np.ndarray):
+        _check_count(int(np.count_nonzero(mask._data)), source)
         if not source.numel():
-            return apply(ops.copy, movement.expand(x, shape))
-        index = wrap(places, meta_of_array(places))
-        values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
-        given = apply(ops.scatter, kept, index, values.to(x.dtype), dim=0, reduce="none")
-        return movement.reshape(given, shape)
-    given, order = movement.reshape(source, (-1,)), flat.long()
+            return apply(ops.copy, x)
+    if not isinstance(mask._data, np.ndarray) or mask.meta.size <= FEW:
+        return _by_rank(x, mask, source)  # type: ignore[no-any-return]
+    places = np.flatnonzero(mask._data)
+    index = wrap(places, meta_of_array(places))
+    values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
+    kept = movement.reshape(x, (-1,))
+    given = apply(ops.scatter, kept, index, values.to(x.dtype), dim=0, reduce="none")
+    return movement.reshape(given, shape)
+
+
+@replayed
+def _by_rank(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`masked_scatter` for a mask of x's shape: of a true element the rank among these is the place
+    in `source`. The shapes are those of the arguments, whichever elements are true."""
+    flat, kept, given = (movement.reshape(t, (-1,)) for t in (mask, x, source))
+    order = flat.long()
     if source.numel():
-        order = apply(ops.where, flat, apply(ops.cumsum, order, dim=0) - 1, 0)
+        order = keep(apply(ops.where, flat, apply(ops.cumsum, order, dim=0) - 1, 0))
     else:  # the mask must be false everywhere: 1 is beyond the end
         given = kept[:1]
     # the graph looks for indices beyond the end: more places than values
     values = apply(ops.take, given.to(x.dtype), order)
-    return movement.reshape(apply(ops.where, flat, values, kept), shape)
+    return movement.reshape(apply(ops.where, flat, values, kept), x.shape)
 
 
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
