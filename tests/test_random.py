@@ -114,6 +114,19 @@ def test_state():
     assert g.get_state() == Generator(5).get_state()
 
 
+def test_a_state_is_between_any_two_seeds():
+    g, other = Generator(5), Generator(9)
+    every = [g.draw_seed() for _ in range(31 * 6)]
+    g.manual_seed(5)
+    for i in range(0, len(every), 31):  # in the middle of those that are computed together
+        assert g.get_state() == {"seed": 5, "drawn": i}
+        other.set_state(g.get_state())
+        assert [other.draw_seed() for _ in range(2)] == every[i : i + 2]
+        assert [g.draw_seed() for _ in range(31)] == every[i : i + 31]
+    for seed in (-1, 2**64 + 3, 2**70):
+        assert [Generator(seed).draw_seed()] == [Generator(seed % 2**64).draw_seed()]
+
+
 def test_threads_draw_different_seeds():
     seeds: list[int] = []
     g = Generator(1)

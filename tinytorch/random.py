@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 _MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+TOGETHER = 64  # seeds: to mix the bits of so many takes NumPy as long as Python takes for ten
+_STEPS = np.arange(1, TOGETHER + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
 
 
 class Generator:
@@ -62,9 +65,12 @@ class Generator:
         for mode in active_modes():
             mode.seeded(self)
         with self._lock:
-            self.seed = int(seed)
-            self._drawn = 0
+            self._start(int(seed), 0)
         return self
+
+    def _start(self, seed: int, drawn: int) -> None:
+        self.seed, self._drawn = seed, drawn
+        self._next: list[int] = []  # seeds to come, the last one first
 
     def draw_seed(self) -> int:
         """The next seed: an int64 that no earlier call since `manual_seed` returned.
@@ -72,15 +78,21 @@ class Generator:
         Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", 2014
         (SplitMix64).
         """
-        mask = _MASK
         with self._lock:
+            if not self._next:
+                self._next = self._following()
             self._drawn += 1
-            z = (self.seed * 0xD1342543DE82EF95 + self._drawn * 0x9E3779B97F4A7C15) & mask
+            return self._next.pop()
+
+    def _following(self) -> list[int]:
+        """The next `TOGETHER` seeds, the last one first."""
+        start = self.seed * 0xD1342543DE82EF95 + self._drawn * _GOLDEN
+        z: Any = np.uint64(start & _MASK) + _STEPS
         # the finalizer of MurmurHash3 (variant 13 of D. Stafford, 2011), so that neighbours differ
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        z = (z ^ (z >> 30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> 27)) * np.uint64(0x94D049BB133111EB)
         z ^= z >> 31
-        return z - (1 << 64) if z >> 63 else z
+        return z.view(np.int64)[::-1].tolist()  # type: ignore[no-any-return]
 
     def get_state(self) -> dict[str, int]:
         """The state from which `set_state` continues."""
@@ -97,7 +109,7 @@ class Generator:
         True
         """
         with self._lock:
-            self.seed, self._drawn = int(state["seed"]), int(state["drawn"])
+            self._start(int(state["seed"]), int(state["drawn"]))
 
 
 default_generator = Generator()

@@ -60,7 +60,7 @@ def small(plan: Plan) -> Callable[..., Array] | None:
 
     def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
         out = np.empty(shape, dtype.dtype)
-        fill(seed.reshape(1), out)
+        fill(seed, out)
         return out
 
     return uniform
