@@ -52,8 +52,8 @@ def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
     >>> to(tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
-    if len(target) == 1 and not keywords and target[0] is x.meta.dtype:
-        return x
+    if len(target) == 1 and not keywords and type(target[0]) is DType:  # the frequent case
+        return _converted(x, target[0])
     if len(target) == 1 and not keywords and is_dtype(target[0]):
         dtype, copied = as_dtype(target[0]), False
     else:
