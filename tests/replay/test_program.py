@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+import tinytorch.nn.functional as F
 from tests.replay.common import programs
 from tinytorch import ops
 from tinytorch.backends import reference
@@ -37,6 +38,19 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "a slice of two readers": lambda x: (x[:, 1:].exp() @ x[:, 1:].t()) + x[:, 1:].sum(),
     "all there is": lambda x: x[:, 1:],
     "all there is, detached": lambda x: x.detach(),
+    "all there is, in windows": lambda x: x.unfold(0, 2, 1),
+    "all there is, in windows along both": lambda x: x[1:].unfold(0, 2, 1).unfold(1, 2, 2)[:, 1:],
+    "windows along both, copied": lambda x: F.unfold(x[None, None], 2),
+    "windows of what is reshaped": lambda x: x.reshape(2, -1).unfold(0, 2, 1) * 2.0,
+    "windows, expanded": lambda x: x.unfold(0, 2, 1)[:1].expand(3, 5, 2) * 2.0,
+    "windows, turned": lambda x: x.unfold(0, 2, 1).transpose(0, 1) * 2.0,
+    "windows, flat": lambda x: x.unfold(0, 1, 1).reshape(-1).cumsum(0),
+    "every other window, flat": lambda x: x.unfold(0, 1, 2).reshape(2, 5).sum(1),
+    "flat": lambda x: x.reshape(-1).cumsum(0),
+    "flat, computed": lambda x: x.exp().reshape(-1).argmax(0),
+    "flat, turned": lambda x: x.exp().t().reshape(-1).cumsum(0).reshape(4, 5).sum(1),
+    "flat, twice": lambda x: (y := x.exp().reshape(-1)).cumsum(0) * y,
+    "flat, by index": lambda x: x[0].reshape(1, -1).gather(1, x[:1].argsort(1).reshape(1, -1)),
     "turned and copied": lambda x: apply(ops.copy, x.t()),
     "detached, in two ways": lambda x: x.detach() * apply(ops.copy, x.flip(1)).detach(),
 }
@@ -62,6 +76,26 @@ def test_a_program_gives_what_the_function_gives_whatever_the_layout(
             shares = np.shares_memory(found.numpy(), array)
             assert shares is name.startswith("all there is")
             assert found.numpy().strides == wanted.numpy().strides
+
+
+def test_windows_along_any_dimension_are_one_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "HOT", 1)
+    made: list[Any] = []
+    maker = reference.view_maker
+    monkeypatch.setattr(reference, "view_maker", lambda *a: made.append(a) or maker(*a))
+    with tinytorch.using_backend(OptimizedBackend()):
+        x = tinytorch.arange(24.0).reshape(2, 3, 4)
+        for _ in range(40):
+            windows = x.unfold(1, 2, 1)
+        assert [tuple(shape) for shape, *_ in made[-1:]] == [windows.shape] == [(2, 2, 4, 2)]
+        np.testing.assert_array_equal(windows.numpy(), x.numpy()[:, [[0, 1], [1, 2]]].mT)
+        with pytest.raises(tinytorch.AutogradError, match="read-only view"):
+            windows.zero_()
+        x.mul_(2.0)  # the windows are views of x
+        np.testing.assert_array_equal(windows.numpy(), x.numpy()[:, [[0, 1], [1, 2]]].mT)
+        for _ in range(40):
+            assert x[:0].unfold(1, 2, 1).shape == (0, 2, 4, 2)
+            assert x.unfold(0, 2, 1).sum().item() == x.sum().item()
 
 
 def test_an_index_that_is_a_line_is_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ from tinytorch.backends.reference_movement import (
     slices,
     unfold,
     unslice,
+    view_maker,
 )
 from tinytorch.backends.reference_reductions import (
     amax,
@@ -145,7 +146,7 @@ __all__ = [
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
     "partial_argsort", "permute", "prod", "reshape", "row_starts", "running_argmax",
     "running_argmin", "scatter", "scatter_add", "slice_", "slices", "sum", "take", "unfold",
-    "uniform", "unslice",
+    "uniform", "unslice", "view_maker",
     "within_reach", "write_places", "write_positions",
 ]  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -51,6 +51,22 @@ def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
     view: Array = np.ndarray(shape, a.dtype, memory, 0, strides)
     view.setflags(write=False)
     return view
+
+
+def view_maker(
+    shape: Shape, strides: Sequence[int], start: int, otherwise: Callable[..., Array]
+) -> Callable[..., Array]:
+    """A function that makes read-only views of arrays in C order, with these strides and from so
+    many bytes on; of other arrays, `otherwise` makes them."""
+
+    def view_of(a: Array, **params: Any) -> Array:
+        if not a.flags.c_contiguous:
+            return otherwise(a, **params)
+        view: Array = np.ndarray(shape, a.dtype, a, start, strides)
+        view.setflags(write=False)
+        return view
+
+    return view_of
 
 
 def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:

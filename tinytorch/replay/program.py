@@ -11,7 +11,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.dtypes import TensorMeta
+from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.replay.fusion import LARGEST, fuse_steps
 from tinytorch.replay.products import join_products
 from tinytorch.replay.slices import slice_early, with_kernels
@@ -72,7 +72,7 @@ def compile_trace(
     # but for what a result is a view of
     cut -= constants | {trace.root(n) for n in outputs}
     body += [f"t{n} = in_rows(t{n})" for n in sorted(cut)]
-    steps, kernels = _index_by_lines(steps, kernels, arrays)
+    steps, kernels = _without_views(*_views_at_once(steps, kernels), arrays)
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
     copied = _copied_views(steps, kernels, arrays)
     for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
@@ -92,10 +92,11 @@ def compile_trace(
             form += ".copy()" * (step.out in copied)
             body.append(f"t{step.out} = {form.format(', '.join(values), f'p{i}')}")
         else:
-            for name, value in step.params.items():
+            for name, value in () if getattr(kernel, "flat", False) else step.params.items():
                 names[f"p{i}_{name}"] = value
                 values.append(f"{name}=p{i}_{name}")
-            body.append(f"t{step.out} = k{i}({', '.join(values)})")
+            copy = ".copy()" * (step.out in copied)
+            body.append(f"t{step.out} = k{i}({', '.join(values)}){copy}")
         body += asked.pop(step.out, [])
         dead = {n for n in step.reads if last[n] == i} - {*constants, *outputs}
         if dead and i < len(steps) - 1:
@@ -110,21 +111,75 @@ def compile_trace(
     return program
 
 
-def _index_by_lines(
+def _views_at_once(steps: Sequence[Step], kernels: Sequence[Any]) -> tuple[list[Step], list[Any]]:
+    """Let views of windows be made in one step of what they are views of, through other views.
+
+    The windows of anything but the last dimension are between two views that turn dimensions. (A
+    reshape or an expand stays as it is: `_without_views` and copies look at what is before it.)
+    """
+    chains: dict[int, list[tuple[Step, Any]]] = {}  # of views, by the slot of the last
+    found, made = [], []
+    for step, kernel in zip(steps, kernels, strict=True):
+        if step.plan.op.view:
+            ((first, _), *_) = chain = [*chains.get(step.reads[0], ()), (step, kernel)]
+            chains[step.out] = chain
+            are_windows = len(chain) > 1 and any(s.plan.op is ops.unfold for s, _ in chain)
+            may_end = step.plan.op in (ops.permute, ops.slice_, ops.unfold)
+            if may_end and are_windows and (at_once := _at_once(chain)) is not None:
+                step, kernel = Step(step.plan, first.args, step.params, step.out), at_once
+        found.append(step)
+        made.append(kernel)
+    return found, made
+
+
+def _at_once(chain: Sequence[tuple[Step, Any]]) -> Any:
+    """The kernel that makes a chain of views as one; None if there are no elements, or a copy."""
+
+    def one_by_one(array: Array, **_: Any) -> Array:
+        for step, kernel in chain:
+            array = kernel(array, **step.params)
+        return array
+
+    (x,) = chain[0][0].plan.operands
+    assert isinstance(x, TensorMeta)
+    whole = np.empty(x.shape, x.dtype.dtype)
+    view = one_by_one(whole)
+    if not np.may_share_memory(whole, view):
+        return None
+    start = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    return reference.view_maker(view.shape, view.strides, start, one_by_one)
+
+
+def _without_views(
     steps: Sequence[Step], kernels: Sequence[Any], kept: Sequence[int]
 ) -> tuple[list[Step], list[Any]]:
-    """Let gathers and scatters read an index that is a line as it was before it was expanded."""
+    """Let steps read what views are of, where their kernels take that as well.
+
+    An index that is a line is taken as it was before it was expanded; and by a kernel that is
+    `flat`, which reads its arrays in C order, what is in it as it was before it was reshaped.
+    """
     made, pairs = {step.out: step for step in steps}, []
+
+    def before_reshapes(arg: Any, must_be_in_order: bool = True) -> Any:
+        before, is_in_order = arg, True
+        while type(before) is Slot and (step := made.get(before.index)) is not None:
+            is_in_order = not step.plan.op.view
+            if step.plan.op is not ops.reshape:
+                break
+            (before,), (x,) = step.args, step.plan.operands
+            is_in_order = isinstance(x, TensorMeta) and x.ndim <= 1  # if it is an input
+        return before if is_in_order or not must_be_in_order else arg
+
     for step, kernel in zip(steps, kernels, strict=True):
+        args = step.args
         of_line: Any = getattr(kernel, "of_line", None)
-        index = made.get(step.args[1].index) if of_line else None
+        index = made.get(args[1].index) if of_line else None
         if index and index.plan.op is ops.expand and _is_line(index, step.params["dim"]):
-            (line,) = index.args
-            while (before := made.get(line.index)) and before.plan.op is ops.reshape:
-                (line,) = before.args  # the kernel takes it in any shape
-            args = step.args[0], line, *step.args[2:]
-            step, kernel = Step(step.plan, args, step.params, step.out), of_line()
-        pairs.append((step, kernel))
+            kernel = of_line()
+            args = (args[0], before_reshapes(index.args[0], False), *args[2:])
+        if getattr(kernel, "flat", False):
+            args = tuple(map(before_reshapes, args))
+        pairs.append((Step(step.plan, args, step.params, step.out), kernel))
     read, used = set(kept), []
     for step, kernel in reversed(pairs):
         if step.out in read or not step.plan.op.view:

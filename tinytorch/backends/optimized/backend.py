@@ -377,28 +377,15 @@ def _expand(plan: Plan) -> Kernel:
         0 if x.shape[i] == 1 != n else stride
         for i, (n, stride) in enumerate(zip(shape[new:], of_x, strict=True))
     ]
-    return _view(plan, [*(0,) * new, *strides], reference.expand)
+    return reference.view_maker(shape, [*(0,) * new, *strides], 0, reference.expand)
 
 
 def _unfold(plan: Plan) -> Kernel:
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
     *before, each = contiguous_strides(x.shape, x.dtype.itemsize)
-    return _view(plan, [*before, plan.params["step"] * each, each], reference.unfold)
-
-
-def _view(plan: Plan, strides: list[int], otherwise: Kernel) -> Kernel:
-    """The read-only view of arrays in C order: its strides are known."""
-    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
-
-    def view_of(a: Array, **params: Any) -> Array:
-        if not a.flags.c_contiguous:
-            return otherwise(a, **params)
-        view: Array = np.ndarray(shape, dtype, a, 0, strides)
-        view.setflags(write=False)
-        return view
-
-    return view_of
+    strides = [*before, plan.params["step"] * each, each]
+    return reference.view_maker(plan.meta.shape, strides, 0, reference.unfold)
 
 
 #: Kernels by shape, for ops whose kernel no subclass has replaced; None for the ordinary one.

@@ -240,7 +240,7 @@ def specialize(
             step(outer, reduced, inner, in_order(x), out)
         return out
 
-    reduce.gives_arrays = True  # type: ignore[attr-defined]
+    reduce.gives_arrays = reduce.flat = True  # type: ignore[attr-defined]
     return reduce
 
 

@@ -64,6 +64,13 @@ def are_small(*metas: TensorMeta) -> bool:
     return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in metas)
 
 
+def flat(run: Any) -> Kernel:
+    """The kernel, said to take arrays of any shape, which it reads in C order, and no parameters: a
+    program then makes no views for it (`replay.program`)."""
+    run.flat = True
+    return run
+
+
 def on_one(plan: Plan, step: Callable[..., Any]) -> Kernel:
     """The kernel that calls an entry on an array and on a new one for the result."""
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
@@ -76,7 +83,7 @@ def on_one(plan: Plan, step: Callable[..., Any]) -> Kernel:
             step(in_order(x), out)
         return out
 
-    return run
+    return flat(run)
 
 
 def on_two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.empty) -> Kernel:
@@ -90,7 +97,7 @@ def on_two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.
             step(in_order(a), in_order(b), out)
         return out
 
-    return run
+    return flat(run)
 
 
 def shape_of(plan: Plan) -> Shape:

@@ -20,6 +20,7 @@ from tinytorch.backends.optimized.rows.small import (
     compiled,
     dtypes_of,
     entry,
+    flat,
     is_small,
     on_two,
     outer_length_inner,
@@ -151,7 +152,7 @@ def scatter(plan: Plan) -> Kernel | None:
                 raise embedding.out_of_range(length)
             return out
 
-        return run
+        return flat(run)
 
     kernel = kernel_of(_scatter)
     kernel.of_line = lambda: kernel_of(_scatter_line)
