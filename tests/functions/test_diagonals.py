@@ -89,3 +89,22 @@ def test_sizes_that_are_no_whole_numbers_are_refused(backend, sizes):
                 indices(*sizes)
             with pytest.raises(ShapeError, match="-1 rows"):
                 indices(-1, 3)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 3), (1, 5), (5, 1), (0, 3), (3, 0)])
+def test_a_trace_is_pytorchs_in_any_layout(shape: tuple[int, int], backend: str) -> None:
+    rows, columns = shape
+    wide = np.arange(1.0, 1 + 4 * rows * columns).reshape(2 * rows, 2 * columns)
+    layouts = wide[:rows, :columns], wide[::-2, ::2], wide.T.copy()[:columns, :rows].T
+    with tinytorch.using_backend(backend):
+        for array in [a.astype(dtype) for a in layouts for dtype in ("float32", "int64")]:
+            for _ in range(40):
+                found = tinytorch.from_numpy(array).trace()
+            assert found.item() == np.trace(array) and found.shape == ()
+        x = tinytorch.tensor(layouts[1], requires_grad=True)
+        for _ in range(40):
+            (g,) = tinytorch.autograd.grad(x.trace(), [x])
+        np.testing.assert_array_equal(g.numpy(), np.eye(rows, columns))
+        with pytest.raises(ShapeError, match=r"trace takes a matrix, not shape \(2, 3, 4\)"):
+            tinytorch.ones(2, 3, 4).trace()

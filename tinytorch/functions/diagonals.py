@@ -116,7 +116,7 @@ def _diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Any:
 def by_rows(x: Tensor) -> Tensor:
     """A matrix, or its transpose where that is stored by rows."""
     data = x._data
-    if x.ndim != 2 or not isinstance(data, np.ndarray) or _is_by_rows(data, 0, 1):
+    if x.meta.ndim != 2 or not isinstance(data, np.ndarray) or _is_by_rows(data, 0, 1):
         return x
     return x.t()
 
@@ -192,7 +192,9 @@ def trace(x: Tensor) -> Tensor:
 def _trace(x: Tensor) -> Any:
     if x.ndim != 2:
         raise ShapeError(f"trace takes a matrix, not shape {x.shape}")
-    return reductions.sum(diagonal(x))
+    rows, columns = x.shape
+    stop = min(rows, columns) * (columns + 1)
+    return reductions.sum(movement.reshape(x, (-1,))[: stop : columns + 1])  # x is by rows
 
 
 @accepts_device
