@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from functools import lru_cache
 from sys import getrefcount
@@ -161,6 +162,12 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """
     nbytes = math.prod(shape) * dtype.itemsize
     return np.empty(shape, dtype) if nbytes < POOLED_FROM else pool.take(nbytes, shape, dtype)
+
+
+def allocator(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[..., Array]:
+    """What gives such memory as `empty` does, for a kernel of one shape: its size is known."""
+    is_small = math.prod(shape) * dtype.itemsize < POOLED_FROM
+    return np.empty if is_small else empty
 
 
 def empty_like(x: Array) -> Array:

@@ -80,9 +80,10 @@ def cast(plan: Plan) -> Callable[..., Array] | None:
     if name is None or not converts_halves():
         return None
     convert, shape, real = getattr(_ENTRIES, name), plan.meta.shape, plan.meta.dtype.dtype
+    empty = buffers.allocator(shape, real)
 
     def converted(a: Array, *, dtype: DType) -> Array:
-        out = buffers.empty(shape, real)
+        out = empty(shape, real)
         try:
             convert(a, out)
         except BufferError:  # in another order

@@ -81,7 +81,7 @@ def specialize_slices(
     loops = loops_of(scalar, dtype)
     loop = partial(_entry(loops, bools, nested_source, kinds), 0, length, geometry)
     result, ordinary = loops.result, cache(partial(specialize, scalar, dtype, shapes, bools))
-    empty = _empty(shape, result)
+    empty = buffers.allocator(shape, result)
 
     def run(*operands: Any) -> Array:
         out = empty(shape, result)
@@ -122,7 +122,7 @@ def _serial(
         otherwise = _Reordered(
             loops, shapes, loop, partial(entry, nested_source, kinds, memory_type), ufunc
         )
-    empty = _empty(shape, dtype)
+    empty = buffers.allocator(shape, dtype)
 
     def run(*operands: Any) -> Array:
         out = empty(shape, dtype)
@@ -154,12 +154,6 @@ def _serial(
     found = by_arity.get(len(kinds), run)
     found.gives_arrays = True
     return found
-
-
-def _empty(shape: Shape, dtype: np.dtype[Any]) -> Callable[..., Array]:
-    """What gives the memory of a result."""
-    is_small = math.prod(shape) * dtype.itemsize < buffers.POOLED_FROM
-    return np.empty if is_small else buffers.empty
 
 
 class _Reordered:
