@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.errors import TinyTorchError, missing_extra
@@ -37,6 +38,35 @@ def call(model: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, (tuple, list)):
         return model(*batch)
     return model(batch)
+
+
+def call_with_state(
+    model: nn.Module,
+    state: dict[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """The model called with other tensors as its parameters and buffers; its own are put back.
+
+    `functional_call` leaves the others in a module that has two names. Here each module is met
+    once, and a tensor in two modules is replaced in both.
+
+    Args:
+        state: by the names of `named_parameters()` and `named_buffers()`. Where the model assigns
+            a buffer, it has the new one afterwards.
+    """
+    names: dict[int, str] = {}  # of each tensor the first
+    places: dict[str, str] = {}
+    for prefix, module in model.named_modules():
+        for own in (module._parameters, module._buffers):
+            for name, tensor in own.items():
+                if tensor is not None:
+                    place = f"{prefix}.{name}".lstrip(".")
+                    places[place] = names.setdefault(id(tensor), place)
+    given = {place: state[name] for place, name in places.items() if name in state}
+    result = functional_call(model, given, args, kwargs, tie_weights=False)
+    state.update({name: given[name] for name in state if name in given})
+    return result
 
 
 def model_loss(model: nn.Module, batch: Batch) -> Tensor:

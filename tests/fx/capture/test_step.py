@@ -312,3 +312,31 @@ def test_what_cannot_be_trained_is_named() -> None:
         capture_step(functional.relu, (torch.ones(2, 3),))  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="it has no parameters"):
         capture_step(nn.ReLU(), (torch.ones(2, 3),))
+
+
+def test_a_layer_with_two_names() -> None:
+    """Its parameters are found by one of the names, and the model has its own again afterwards."""
+
+    class Repeated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+            self.second = self.first
+            self.tied = nn.Linear(4, 4)
+            self.tied.weight = self.first[0].weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.tied(self.second(self.first(x))).square().mean()
+
+    model = Repeated()
+    before = {name: (p, p.clone()) for name, p in model.named_parameters()}
+    batches = [(torch.randn(3, 4, generator=torch.Generator().manual_seed(i)),) for i in range(3)]
+    step = capture_step(model, batches[0], optimizer="sgd", lr=0.1)
+    for name, parameter in model.named_parameters():
+        own, value = before[name]
+        assert parameter is own and parameter.equal(value)
+    check(
+        model, batches, lambda m, b: m(*b), step,
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+    )  # fmt: skip

@@ -192,3 +192,29 @@ def test_a_part_that_is_kept_in_another_mode_stays_so():
     with in_mode(model, "train"):
         assert [module.training for module in model.modules()] == before
     assert [module.training for module in model.modules()] == before == [True, True, False]
+
+
+class Repeated(nn.Module):
+    """A layer under two names, and an integer buffer that each call writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = self.first
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor, moved: Tensor) -> Tensor:
+        self.calls += 1
+        moved += 1
+        return self.second(self.first(x)) + self.calls + moved
+
+
+def test_the_model_is_as_it_was_after_the_comparison_with_float64() -> None:
+    model, inputs = Repeated().eval(), (X[:2], torch.arange(4))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = GraphOptimizer(model, inputs, device="cpu")
+    optimizer.optimize()
+    assert optimizer.report().accuracy is not None
+    for name, tensor in model.state_dict().items():
+        assert tensor.dtype == before[name].dtype and torch.equal(tensor, before[name]), name
+    assert inputs[1].tolist() == [0, 1, 2, 3]

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.func import functional_call, functionalize
+from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -53,7 +53,7 @@ from tinytorch.fx.capture.slots import (
 )
 from tinytorch.fx.diagnosis.reasons import Line, Reason, explain, line_of
 from tinytorch.fx.diagnosis.tracer_output import caught_output
-from tinytorch.fx.models import Batch, Loss
+from tinytorch.fx.models import Batch, Loss, call_with_state
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
 
 #: Ops in terms of others, as their kernels compute them. `functionalize` has another formula for
@@ -301,7 +301,7 @@ class FunctionalModel:
         batch = tree_unflatten([fixed.get(s, given[s]) for s in self.batch], self.spec)
         folding = ConstantFolding({str(s): x for s, x in fixed.items()}) if fixed else nullcontext()
         with modules_unreplaced(self.module.model), folding:
-            result = functional_call(self.module, own, (batch,), tie_weights=True)
+            result = call_with_state(self.module, own, (batch,))
         # where the model has assigned a buffer, `own` has the new one
         return result, {slot: own[name] for slot, name in buffers.items()}
 

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from tinytorch.fx.capture.comparison import difference, largest
 from tinytorch.fx.capture.layouts import same_layout
-from tinytorch.fx.models import call
+from tinytorch.fx.models import call, call_with_state
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.semantics import TorchSemantics
@@ -222,14 +221,16 @@ def accuracy(model: nn.Module, batch: Any, original: Any, optimized: Any) -> Acc
             float32, as where it takes a float64's lowest number and casts it to float32 itself.
     """
 
-    def doubled(x: Any) -> Any:
-        return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
+    def doubled(x: Any) -> Any:  # a copy also of what stays as it is: the model may write it
+        if not isinstance(x, Tensor):
+            return x
+        return x.detach().to(torch.float64 if x.is_floating_point() else x.dtype, copy=True)
 
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     args, kwargs = ((), batch) if isinstance(batch, dict) else (_as_tuple(batch), None)
     exact = {name: doubled(tensor) for name, tensor in state.items()}
     with torch.no_grad(), generators_kept(devices_of(model)):
-        result = functional_call(model, exact, *tree_map(doubled, (args, kwargs)))
+        result = call_with_state(model, exact, *tree_map(doubled, (args, kwargs)))
     for a, b in zip(_floats(original), _floats(result), strict=True):
         if (a.isfinite() & ~b.isfinite()).any():
             raise ArithmeticError("its float64 result is NaN or infinite where float32 is not")
