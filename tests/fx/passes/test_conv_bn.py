@@ -96,6 +96,15 @@ def test_leaves_alone(what: str) -> None:
     assert batch_norms(run(model, x, semantics)) == 1
 
 
+@pytest.mark.parametrize("channels", [8, 5])
+def test_a_convolution_without_a_batch_stays(channels: int) -> None:
+    """What comes out, (channels, 8), is for the norm a batch with 8 channels."""
+    model = nn.Sequential(nn.Conv1d(3, channels, 3, padding=1), nn.BatchNorm1d(8))
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    graph = run(shaken(model).eval(), x)
+    assert batch_norms(graph) == 1
+
+
 def test_statistics_that_the_graph_writes_are_no_constants() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

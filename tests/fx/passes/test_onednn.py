@@ -154,6 +154,20 @@ def test_addmm_with_a_transposed_weight() -> None:
     assert calls(run(Conv1D(), randn(5, 8, seed=2))) == {"packed_linear_relu": 1}
 
 
+@pytest.mark.parametrize("function", [torch.sigmoid, torch.tanh, nn.functional.gelu])
+def test_only_relu_is_applied_to_a_sum(function: Any) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return function(self.convolution(x) + x)
+
+    graph = run(Block(), randn(2, 4, 6, 6))
+    assert calls(graph)["packed_convolution_none"] == 1
+
+
 def test_two_users_keep_the_value() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -206,6 +206,27 @@ def test_channels_last() -> None:
     assert again is new and not report.failures
 
 
+def test_channels_last_with_an_open_batch_and_a_result_in_another_order() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(3, 5, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.convolution(x).permute(2, 0, 3, 1) + 0
+
+    model = Model().eval()
+    with torch.no_grad():
+        graph = capture_forward(model, (randn(2, 3, 4, 7),), dynamic_dims=(0,)).graph
+        graph, report = PassManager(["channels-last"], ForwardSemantics(frozen=True)).run(graph)
+        assert not report.failures and report.results[0].changed, report
+        for size in (2, 5):
+            x = randn(size, 3, 4, 7)
+            found, expected = graph.owning_module(x), model(x)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert found.stride() == expected.stride()
+
+
 def test_channels_last_needs_weights_that_stay() -> None:
     graph = capture_forward(nn.Conv2d(3, 8, 3).eval(), (randn(2, 3, 8, 8),)).graph
     new, _ = after(graph, "channels-last")

@@ -11,7 +11,7 @@ import torch.fx
 from torch import Tensor
 from torch.fx import Node
 
-from tinytorch.fx.passes.nodes import arguments, aten, is_call
+from tinytorch.fx.passes.nodes import arguments, aten, is_call, value
 from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 
@@ -89,6 +89,9 @@ class ConvBatchNorm(OptimizationPass):
         if norm.target is not aten.batch_norm.default and not _only_result_used(norm):
             return None
         of = arguments(convolution)
+        image, kernel = value(convolution), value(of["weight"])
+        if image is None or kernel is None or image.ndim != kernel.ndim:
+            return None  # without a batch, the norm's channels are the convolution's rows
         nodes = [of["weight"], of["bias"], given["weight"], given["bias"], given["running_mean"],
                  given["running_var"]]  # fmt: skip
         if any(n in memory.written for n in nodes if n is not None):

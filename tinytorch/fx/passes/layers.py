@@ -279,6 +279,7 @@ def _extend(layer: Layer, taken: set[Node], memory: Aliasing, unary: frozenset[s
             user = only_user(user)
             if layer.window is None:
                 return  # the linear kernel adds or applies, not both
+        unary = unary & {"relu"}  # the only function that oneDNN's kernel applies to a sum
     if user is not None and user not in taken and UNARY.get(user.target) in unary:
         algorithm = arguments(user).get("approximate", "")
         layer.nodes.append(user)

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 
+from tinytorch.fx.capture.layouts import is_dense, layout_order
 from tinytorch.fx.passes.fused_attention import FusedAttention
 from tinytorch.fx.passes.nodes import aten, insert, is_call, value
 from tinytorch.fx.passes.packed import PackedLayer
+from tinytorch.graph.ir import GraphError
 
 KERNELS = PackedLayer | FusedAttention  # what is called as a node and is no op
 VIEWS = (aten.view.default, aten._unsafe_view.default)
@@ -42,17 +44,28 @@ def refresh_values(graph: torch.fx.Graph, results: list[Tensor | None]) -> None:
         if before is None or after is None or str(before.stride()) == str(after.stride()):
             continue
         with graph.inserting_before(output):
-            if before.is_contiguous():
-                new = insert(graph, aten.clone.default, (node,), like=node,
-                             memory_format=torch.contiguous_format)  # fmt: skip
-            else:
-                target = aten.empty_strided.default
-                sizes = (list(before.shape), list(before.stride()))
-                empty = insert(graph, target, sizes, like=node,
-                               dtype=before.dtype, device=before.device)  # fmt: skip
-                new = insert(graph, aten.copy.default, (empty, node), like=node)
+            new = _in_layout_of(graph, node, before)
         new.meta["val"] = before
         output.replace_input_with(node, new)
+
+
+def _in_layout_of(graph: torch.fx.Graph, node: Node, before: Tensor) -> Node:
+    """A copy of a node in another layout; its sizes may be open."""
+    whole = torch.contiguous_format
+    if before.is_contiguous():
+        return insert(graph, aten.clone.default, (node,), like=node, memory_format=whole)
+    if is_dense(before):
+        order = layout_order(before)
+        ordered = insert(graph, aten.permute.default, (node, order), like=node)
+        copy = insert(graph, aten.clone.default, (ordered,), like=node, memory_format=whole)
+        ordered.meta["val"] = copy.meta["val"] = before.permute(order)
+        back = [order.index(d) for d in range(len(order))]
+        return insert(graph, aten.permute.default, (copy, back), like=node)
+    if not all(isinstance(n, int) for n in (*before.shape, *before.stride())):
+        raise GraphError(f"{node.name} has gaps in its memory, and its sizes are open")
+    empty = insert(graph, aten.empty_strided.default, (list(before.shape), list(before.stride())),
+                   like=node, dtype=before.dtype, device=before.device)  # fmt: skip
+    return insert(graph, aten.copy.default, (empty, node), like=node)
 
 
 def call(graph: torch.fx.Graph, target: Any, *args: Any, like: Node, **kwargs: Any) -> Node:
