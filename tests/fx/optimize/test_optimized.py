@@ -83,3 +83,98 @@ def test_a_copy_is_refused_with_what_to_copy(copied: Any) -> None:
     optimized = GraphOptimizer(nn.Linear(4, 4).eval(), randn(2, 4), device="cpu").optimize()
     with pytest.raises(OptimizedModuleError, match=r"copy or save the model it was made of"):
         copied(optimized)
+
+
+class Masked(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        return x * scale if mask is None else x * mask * scale
+
+
+@pytest.mark.parametrize(
+    "name, other", [("mask", torch.zeros(4)), ("scale", 2.0), ("scale", True), ("scale", 3)]
+)
+def test_an_argument_that_is_no_tensor_is_that_of_the_capture(name: str, other: Any) -> None:
+    batch = {"x": torch.arange(4), "mask": None, "scale": 2}
+    module = GraphOptimizer(Masked().eval(), batch, device="cpu").optimize()
+    assert module(**batch).tolist() == [0, 2, 4, 6]
+    with pytest.raises(OptimizedModuleError, match=f"{name} was .*, but is "):
+        module(**{**batch, name: other})
+
+
+class Reader(nn.Module):
+    """Reads memory in order, which is another order where the input is transposed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_strided(x.contiguous(), (3,), (1,)) + 0
+
+
+class Writer(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul_(2).contiguous().add_(1).view(-1)
+
+
+def transposed(x: Tensor) -> Tensor:
+    """The same values in another memory layout."""
+    return torch.empty(x.t().shape).t().copy_(x)
+
+
+@pytest.mark.parametrize("dims", [(), (0,)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_input_in_another_layout(dims: tuple[int, ...], frozen: bool) -> None:
+    model = Reader()
+    module = GraphOptimizer(
+        model, (randn(3, 4),), device="cpu", frozen=frozen, dynamic_dims=dims, keep_slower=True
+    ).optimize()
+    for size in (3, 5) if dims else (3,):
+        x = transposed(randn(size, 4, seed=1)).requires_grad_(not frozen)
+        torch.testing.assert_close(module(x), model(x), rtol=0, atol=0)
+        if not frozen:
+            found, expected = (torch.autograd.grad(f(x).sum(), x)[0] for f in (module, model))
+            assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_an_input_in_another_layout_is_written(context: Any) -> None:
+    module = GraphOptimizer(
+        Writer().eval(), (randn(3, 4),), device="cpu", keep_slower=True
+    ).optimize()
+    x = transposed(randn(3, 4, seed=1))
+    with context():
+        assert torch.equal(module(x), (randn(3, 4, seed=1) * 2 + 1).flatten())
+    # written as what the graph was optimized for: `contiguous` makes no copy of that
+    assert torch.equal(x, randn(3, 4, seed=1) * 2 + 1)
+
+
+class TwoConvolutions(nn.Module):
+    """The first is folded, and the second stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 3, groups=2)
+        )
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        return self.layers(x) + self.calls
+
+
+def test_a_frozen_module_refuses_weights_that_have_changed() -> None:
+    model, x = TwoConvolutions().eval(), randn(2, 3, 8, 8)
+    module = GraphOptimizer(model, (x,), ["conv-bn"], device="cpu", keep_slower=True).optimize()
+    with torch.no_grad():
+        first = model(x)
+        torch.testing.assert_close(module(x), first + 1)  # a buffer that it writes may change
+        model.load_state_dict(TwoConvolutions().state_dict())
+    with pytest.raises(OptimizedModuleError, match=r"have changed .* optimize the model again"):
+        module(x)
+
+
+def test_a_frozen_module_needs_its_model_no_more() -> None:
+    model, x = TwoConvolutions().eval(), randn(2, 3, 8, 8)
+    module = GraphOptimizer(model, (x,), ["conv-bn"], device="cpu", keep_slower=True).optimize()
+    with torch.no_grad():
+        expected = model(x) + 1
+    del model
+    torch.testing.assert_close(module(x), expected)

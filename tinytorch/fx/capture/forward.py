@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -62,7 +62,8 @@ def capture_forward(
     _mark_roles(module.graph, model)
     check_in_graph(module, fixed, exported.buffers)
     leaves, eager = tree_leaves(inputs), _eager(model, inputs)
-    state = _written_state(model, module)
+    written = (*model.buffers(), *_written_state(model, module))
+    state = list({id(tensor): tensor for tensor in written}.values())
     check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
     if dynamic_dims:
         _guard_sizes(module, exporter, exported, dynamic_dims, inputs, eager, state)
@@ -76,8 +77,8 @@ def _eager(model: nn.Module, inputs: Batch) -> Callable[[list[Any]], Any]:
 
 
 def _written_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tensor]:
-    """Buffers, and the frozen parameters that the graph writes (an average of other weights)."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
+    """The buffers that a captured graph writes, and the frozen parameters (an average of other
+    weights)."""
     found = [source for node in module.graph.nodes for source in effects(node).writes]
     seen: dict[torch.fx.Node, None] = {}
     while found:
@@ -85,8 +86,22 @@ def _written_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tenso
         if source not in seen:
             seen[source] = None
             found += effects(source).views
-    names = dict.fromkeys(node.target for node in seen if node.op == "get_attr")
-    return [*model.buffers(), *(parameters[n] for n in names if n in parameters)]
+    return _state_of(model, seen)
+
+
+def read_only_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tensor]:
+    """The parameters and buffers that a captured graph reads and does not write."""
+    written = set(map(id, _written_state(model, module)))
+    read = _state_of(model, [node for node in module.graph.nodes if node.users])
+    return [tensor for tensor in read if id(tensor) not in written]
+
+
+def _state_of(model: nn.Module, nodes: Iterable[torch.fx.Node]) -> list[Tensor]:
+    """The parameters and buffers among nodes."""
+    state: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    state.update(model.named_buffers(remove_duplicate=False))
+    names = dict.fromkeys(node.target for node in nodes if node.op == "get_attr")
+    return [state[n] for n in names if n in state]
 
 
 def _mark_roles(graph: torch.fx.Graph, model: nn.Module) -> None:

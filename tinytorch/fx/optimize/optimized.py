@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import torch
 import torch.fx
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.open_sizes import OTHER_SIZES
+from tinytorch.fx.optimize.relaid import Relaid, has_layout_of
 
 
 class OptimizedModuleError(TinyTorchError, RuntimeError):
@@ -25,7 +27,8 @@ class FlatCall:
 
     Attributes:
         forward: of the module of which it was made, which is another after `recompile`.
-        expected: the placeholders; dtype, device and shape of those whose sizes are fixed.
+        expected: the placeholders; dtype, device, shape and strides of those whose sizes are
+            fixed.
         run: takes the inputs in a row, and returns what the model returns.
     """
 
@@ -54,11 +57,34 @@ def _flat_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
     return lambda *inputs: tree_unflatten(run(*inputs), spec)
 
 
+class FrozenState:
+    """The weights and buffers that a frozen module was made of, as they were then.
+
+    Args:
+        tensors: their versions count the writes.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        # those of inference mode have no version; no tensor is kept for being watched
+        self._versions = [(ref(t), t._version) for t in tensors if not t.is_inference()]
+
+    def check(self) -> None:
+        """Raise OptimizedModuleError if one of them was written since."""
+        for reference, version in self._versions:
+            tensor = reference()
+            if tensor is not None and tensor._version != version:
+                raise OptimizedModuleError(
+                    "the model's weights have changed (an optimizer's step, load_state_dict, ...) "
+                    "since this module was frozen with them: optimize the model again"
+                )
+
+
 class OptimizedModule(nn.Module):
     """A model whose forward runs optimized graphs. It is called like the model.
 
     If it is frozen, weights are folded and packed into its one graph, for inference: it computes no
-    gradients and has no training mode. Else it has a graph for training and one for evaluation,
+    gradients and has no training mode, and refuses calls once the model's weights have changed,
+    of which it would see a part. Else it has a graph for training and one for evaluation,
     which use the model's own parameters and buffers, and can be trained.
 
     Args:
@@ -78,10 +104,12 @@ class OptimizedModule(nn.Module):
         # not as modules: the graphs hold no state beside the model's
         object.__setattr__(self, "graphs", graphs)
         object.__setattr__(self, "_last", None)
+        object.__setattr__(self, "_frozen_state", None)
         nn.Module.train(self, model.training and not frozen)
 
     graphs: dict[str, torch.fx.GraphModule]
     _last: FlatCall | None
+    _frozen_state: FrozenState | None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse copies and pickles: packed weights and guards cannot be copied.
@@ -118,23 +146,36 @@ class OptimizedModule(nn.Module):
 
         Raises:
             OptimizedModuleError: other arguments, shapes or dtypes than captured, or gradients
-                are asked of a frozen module.
+                are asked of a frozen module, or the weights that it is frozen with have changed.
         """
+        if self._frozen_state is not None:
+            self._frozen_state.check()
         last = self._flat_call()
-        leaves = self._checked(last.expected, args, kwargs)
+        leaves, relaid = self._checked(last.expected, args, kwargs)
         check_sizes(self.graph_module, leaves)
+        result = self._run(last, leaves)
+        for each in relaid:
+            each.write_back()
+        return result
+
+    def _run(self, last: FlatCall, leaves: Sequence[Any]) -> Any:
         if not self.frozen or not torch.is_grad_enabled():
             return last.run(*leaves)
         with torch.no_grad():
             return last.run(*leaves)
+
+    def freeze(self, state: Sequence[Tensor]) -> None:
+        """Refuse calls from now on when one of these tensors has changed."""
+        object.__setattr__(self, "_frozen_state", FrozenState(state))
 
     def _checked(
         self,
         expected: list[tuple[torch.fx.Node, Any]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> tuple[Any, ...]:
-        """The inputs in a row, in the order of the capture."""
+    ) -> tuple[Sequence[Any], Sequence[Relaid]]:
+        """The inputs in a row, in the order of the capture; those that are copies of what is given,
+        in its memory layout."""
         names = self.names
         if kwargs or names:
             if (args and names) or kwargs.keys() != set(names or ()):
@@ -148,13 +189,19 @@ class OptimizedModule(nn.Module):
                 f"captured with {len(expected)} inputs, but called with {len(leaves)}"
             )
         is_watched = self.frozen and torch.is_grad_enabled()
-        for (node, described), leaf in zip(expected, leaves, strict=True):
+        relaid: dict[int, Relaid] = {}
+        for i, ((node, described), leaf) in enumerate(zip(expected, leaves, strict=True)):
             if described is not None and isinstance(leaf, Tensor):
-                same = (leaf.dtype, leaf.device, leaf.shape) == described
+                same = (leaf.dtype, leaf.device, leaf.shape, leaf.stride()) == described
                 if same and not (is_watched and leaf.requires_grad):
                     continue
             self._check_input(node, leaf)
-        return leaves
+            if isinstance(leaf, Tensor) and not has_layout_of(leaf, node.meta["val"]):
+                relaid[i] = Relaid.like(leaf, node.meta["val"])
+        if not relaid:
+            return leaves, ()
+        copied = [relaid[i].copy if i in relaid else leaf for i, leaf in enumerate(leaves)]
+        return copied, list(relaid.values())
 
     def _wrong_call(self, count: int, keywords: dict[str, Any]) -> str:
         wanted = f"({', '.join(f'{n}=...' for n in self.names)})" if self.names else "(...)"
@@ -175,8 +222,7 @@ class OptimizedModule(nn.Module):
     def _check_input(self, node: torch.fx.Node, given: Any) -> None:
         expected = node.meta["val"]
         if not isinstance(expected, Tensor):
-            same = given == expected or not isinstance(expected, (int, float, bool, str))
-            if not same:
+            if not _are_same(given, expected):
                 raise OptimizedModuleError(f"{node.name} was {expected!r}, but is {given!r}")
             return
         if not isinstance(given, Tensor):
@@ -198,6 +244,13 @@ class OptimizedModule(nn.Module):
             )
 
 
+def _are_same(given: Any, expected: Any) -> bool:
+    """Whether a value that is no tensor is that of the capture: True is not 1, and 1 not 1.0."""
+    if type(given) is not type(expected):
+        return False
+    return bool(given == expected or (given != given and expected != expected))  # both NaN
+
+
 def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
     """Check that the model does with these inputs what the graph does.
 
@@ -213,8 +266,8 @@ def _is_nested(value: Any) -> bool:
     return not isinstance(value, Tensor) and isinstance(value, (tuple, list, dict))
 
 
-def _described(expected: Any) -> tuple[torch.dtype, torch.device, torch.Size] | None:
+def _described(expected: Any) -> tuple[Any, ...] | None:
     """What a tensor must be; None where a size is open, or for what is no tensor."""
     if not isinstance(expected, Tensor) or not all(isinstance(n, int) for n in expected.shape):
         return None
-    return expected.dtype, expected.device, expected.shape
+    return expected.dtype, expected.device, expected.shape, expected.stride()

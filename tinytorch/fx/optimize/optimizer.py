@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.capture.forward import capture_forward, read_only_state
 from tinytorch.fx.models import check_model
 from tinytorch.fx.optimize.devices import generators_kept, resolve_device
 from tinytorch.fx.optimize.model_comparison import ModelComparison, in_mode
@@ -160,6 +160,8 @@ class GraphOptimizer:
         start = perf_counter()
         self._check_against_model(has_float64=not is_random and self.device.type != "mps")
         report.check_seconds += perf_counter() - start
+        if self.frozen:
+            self._module.freeze(read_only_state(self.model, captured))
         return self._module if self.keep_slower else self._faster()
 
     def report(self) -> OptimizationReport:
