@@ -215,3 +215,15 @@ V = tinytorch.ones(5)
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 4), (2, 3, 0)])
+def test_batch_norm_of_nothing_has_gradients_of_zero(shape):
+    x = tinytorch.zeros(*shape).requires_grad_()
+    weight, bias = (tinytorch.ones(3).requires_grad_() for _ in range(2))
+    mean, variance = tinytorch.zeros(3), tinytorch.ones(3)
+    out = F.batch_norm(x, mean, variance, weight, bias, training=True)
+    out.sum().backward()
+    assert out.shape == x.grad.shape == shape
+    assert weight.grad.tolist() == bias.grad.tolist() == [0, 0, 0]  # as in PyTorch, and not None
+    assert mean.tolist() == [0, 0, 0] and variance.tolist() == [1, 1, 1]

@@ -168,7 +168,10 @@ def batch_norm(
         return out
     channels = x.shape[1]
     if x.meta.size == 0:  # nothing to normalize, and nothing to move the running statistics by
-        return x * 1.0
+        empty: Tensor = _normalized(
+            x, zeros(channels, dtype=x.dtype), ones(channels, dtype=x.dtype), weight, bias, eps
+        )
+        return empty
     if x.meta.size == channels:
         raise ValueError(
             f"batch_norm: training needs more than one value for each channel, not shape "
