@@ -121,6 +121,35 @@ def test_dropout_keeps_pytorchs_random_numbers() -> None:
         torch.testing.assert_close(compiled(x), expected)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("options", [{"mode": "python", "backend": "numpy"}, {"mode": "native"}])
+def test_borders_are_read_from_positions_that_are_kept(mode: str, options: Any) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(2, 2, 3, padding=(1, 2), padding_mode=mode)
+    x = torch.randn(3, 2, 6, 7)
+    compiled = compare(layer, lambda module: module(x).square().mean(), options)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x))
+    assert not any(graph.fallbacks for graph in last_report().graphs)
+
+
+def test_the_stride_of_a_single_image_stays_open() -> None:
+    """Dynamo leaves open what differs between calls, also of a dimension of size 1."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[:, :, 0] = 0
+        return y.mul_(2)
+
+    compiled = torch.compile(function, backend="tinytorch", options=NUMPY)
+    for x in (torch.randn(1, 6, 8, 8), torch.randn(1, 8, 8, 6).transpose(1, 3)):
+        x.requires_grad_()
+        found, expected = compiled(x), function(x)
+        assert torch.equal(found, expected)
+        found, expected = (torch.autograd.grad(y.sum(), x)[0] for y in (found, expected))
+        assert torch.equal(found, expected)
+
+
 def test_wrong_options_are_refused() -> None:
     f = torch.compile(lambda x: x + 1, backend=tinytorch_backend, options={"mode": "fast"})
     with pytest.raises(Exception, match="there is no mode 'fast'; there are auto, native"):

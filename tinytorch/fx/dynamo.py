@@ -41,6 +41,7 @@ from tinytorch.fx.convert.aten_module import AtenModule, aten_name
 from tinytorch.fx.convert.exchange import array_from_torch, array_to_torch
 from tinytorch.fx.convert.support import Support, empty_example
 from tinytorch.fx.recurrent_parts import RECURRENT_REASON, compile_around_recurrent, is_recurrent
+from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.compiler.generate import MODES, Target, generate, say_failure
 from tinytorch.graph.compiler.lower import without_detach
 from tinytorch.graph.compiler.schedule import Role
@@ -277,12 +278,17 @@ class CompiledPart(torch.nn.Module):
         with using_backend(target.backend), no_grad():
             traced = trace(AtenModule(part).forward, *examples, decompose=None)
         graph, _ = target.manager().run(without_detach(traced.graph))
-        self.code = generate(graph, target, [Role.ARGUMENT] * len(examples))
+        # positions that are kept from call to call, as those that a border is read from
+        kept = traced.signature.inputs[len(examples) :]
+        assert all(isinstance(binding, StateBinding) for binding in kept), "a part's only state"
+        self._kept = [binding.read([]).numpy() for binding in kept]
+        roles = [Role.ARGUMENT] * len(examples) + [Role.STATE] * len(kept)
+        self.code = generate(graph, target, roles)
         self._leaves, self._spec = traced.signature.out_leaves, traced.signature.out_spec
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """The part's outputs; memory of inputs is read in place."""
-        arrays = self.code.run(list(map(array_from_torch, inputs)))
+        arrays = self.code.run([*map(array_from_torch, inputs), *self._kept])
         made = map(_as_expected, arrays, self._layouts)
         if self._spec is LEAF:
             return next(made)
@@ -309,8 +315,9 @@ def _expected_layouts(part: GraphModule) -> list[Layout]:
     found = []
     for value in (node.meta["val"] for node in nodes if isinstance(node, Node)):
         is_dense = is_non_overlapping_and_dense_or_false(value)
-        strides = tuple(value.stride()) if is_dense else None
-        found.append(Layout(value.dtype is torch.bfloat16, strides))
+        # one that is open is of a dimension of size 1, where any will do
+        strides = tuple(s if isinstance(s, int) else s.node.hint for s in value.stride())
+        found.append(Layout(value.dtype is torch.bfloat16, strides if is_dense else None))
     return found
 
 
