@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import promote
+from tinytorch.dtypes import float64, promote
 from tinytorch.functions import elementwise as e, reductions
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
@@ -106,8 +106,26 @@ def erfc(a: Tensor) -> Tensor:
     return 1.0 - e.erf(a)
 
 
-#: Of `erfinv`: polynomials in w = -log(1 - a^2), the highest power first; for w - 3.125 where
-#: w < 6.25, for sqrt(w) - 3.25 where w < 16, and for sqrt(w) - 5 elsewhere.
+#: Of `erfinv`, polynomials in w = -log(1 - a^2): below which w one is used, in w - c for the first
+#: and in sqrt(w) - c for the others; c; and the coefficients, that of the highest power first.
+_SINGLE = (
+    (
+        5.0,
+        2.5,
+        (
+            *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+            *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+        ),
+    ),
+    (
+        math.inf,
+        3.0,
+        (
+            *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+            *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+        ),
+    ),
+)
 _NEAR = (
     *(-3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18),
     *(1.115787767802518096e-17, -1.333171662854620906e-16, 2.0972767875968561637e-17),
@@ -135,6 +153,7 @@ _FAR = (
     *(7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026),
     *(1.0103004648645343977, 4.8499064014085844221),
 )
+_DOUBLE = ((6.25, 3.125, _NEAR), (16.0, 3.25, _MIDDLE), (math.inf, 5.0, _FAR))
 
 
 def erfinv(a: Tensor) -> Tensor:
@@ -150,12 +169,17 @@ def erfinv(a: Tensor) -> Tensor:
     size = e.abs(a)
     inside = e.where(size < 1, a, 0.0)
     w = e.neg(e.log((1.0 - inside) * (1.0 + inside)))
-    root = e.sqrt(e.where(w < 6.25, 6.25, w))  # not of 0, where its gradient is infinite
-    far = e.where(w < 16, _polynomial(_MIDDLE, root - 3.25), _polynomial(_FAR, root - 5.0))
-    x = inside * e.where(w < 6.25, _polynomial(_NEAR, w - 3.125), far)
-    # a step of Newton's method that changes no value: its gradient is exact, that of x is not
-    rest = e.erf(x) - inside
-    x = x - (rest - rest.detach()) / (e.exp(-x * x) * (2 / math.sqrt(math.pi)))
+    (bound, middle, near), *tails = _DOUBLE if a.dtype is float64 else _SINGLE
+    root = e.sqrt(e.where(w < bound, bound, w))  # not of 0, where its gradient is infinite
+    ratios = [_polynomial(coefficients, root - c) for _, c, coefficients in tails]
+    ratio = ratios.pop()
+    for (end, _, _), nearer in zip(tails, ratios, strict=False):
+        ratio = e.where(w < end, nearer, ratio)
+    x = inside * e.where(w < bound, _polynomial(near, w - middle), ratio)
+    if x.requires_grad:
+        # a step of Newton's method that changes no value: its gradient is exact, that of x is not
+        rest = e.erf(x) - inside
+        x = x - (rest - rest.detach()) / (e.exp(-x * x) * (2 / math.sqrt(math.pi)))
     # infinite at the edge, and NaN beyond; and so is its gradient
     outside = a / e.sqrt(1.0 - e.where(size < 1, 0.0, size))
     return e.where(size < 1, x, outside)
@@ -331,10 +355,11 @@ def equal(a: Tensor, other: Tensor) -> bool:
 fuse(
     globals(),
     "tan sinh cosh asinh acosh atanh log10 erfc logaddexp xlogy frac lerp addcmul addcdiv hypot "
-    "copysign signbit heaviside nan_to_num logit sinc deg2rad rad2deg isclose erfinv",
+    "copysign signbit heaviside nan_to_num logit sinc deg2rad rad2deg isclose",
 )
 publish(
     globals(),
+    replayed="erfinv",
     aliases={
         "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
         "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
