@@ -22,6 +22,7 @@ from tinytorch.backends.reference_conv import (
 from tinytorch.backends.reference_elementwise import ELEMENTWISE, SILENT, quiet
 from tinytorch.backends.reference_indexing import (
     bisected,
+    compressed,
     drawn,
     dynamic_update_slice,
     gather,
@@ -140,7 +141,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 __all__ = [
     "ELEMENTWISE", "amax", "amin", "arange", "argmax", "argmin", "argsort", "avg_pool2d",
-    "avg_pool2d_backward", "bisected", "cast", "cat", "conv2d", "conv2d_input", "conv2d_input_by",
+    "avg_pool2d_backward", "bisected", "cast", "cat", "compressed", "conv2d", "conv2d_input", "conv2d_input_by",
     "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod", "cumprod_backward", "cumsum",
     "detach", "drawn", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",

@@ -88,6 +88,11 @@ def write_positions(shape: Shape, rows: Array, out: Array) -> None:
     np.subtract(found, row * width, out=out[:, -1])
 
 
+def compressed(x: Array, mask: Array) -> Array:
+    """The elements of a 1-d array where a mask is true, in order, copied."""
+    return x[mask]
+
+
 def row_starts(shape: Shape) -> Array:
     """The index of each row of an array in all dimensions but the last: (rows, dimensions - 1)."""
     leading = shape[:-1]

@@ -366,7 +366,10 @@ def unique_consecutive(
         inverse = (np.cumsum(starts) - 1).reshape(array.shape if dim is None else -1)
     if return_counts:
         counts = np.diff(np.append(np.flatnonzero(starts), starts.size))
-    values = rows.compress(starts, axis)
+    if rows.ndim == 1:
+        values = current_backend().replacement_of(reference.compressed)(rows, starts)
+    else:
+        values = rows.compress(starts, axis)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
 
 

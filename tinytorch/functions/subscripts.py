@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_, int64, meta_of_array, tensor_meta
 from tinytorch.functions import movement
@@ -25,7 +26,7 @@ from tinytorch.history import Record
 from tinytorch.op import Op, Params
 from tinytorch.replay import holds, replayed
 from tinytorch.replay.fusion import LARGEST
-from tinytorch.state import STATE, ops_are_unseen
+from tinytorch.state import STATE, current_backend, ops_are_unseen
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -165,6 +166,11 @@ def _recorded_view(x: Tensor, subscript: _Subscript) -> Tensor:
 
 def where_true(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask of the same shape is true, 1-d. In no mode."""
+    state = STATE.get()
+    if ops_are_unseen(state) and not (x._requires_grad and state.grad):
+        take = current_backend().replacement_of(reference.compressed)
+        found = take(x._data.reshape(-1), mask._data.reshape(-1))
+        return wrap(found, tensor_meta(found.shape, x.meta.dtype))
     places = mask._data.reshape(-1).nonzero()[0]  # NumPy's `flatnonzero` is Python
     return apply(ops.take, movement.reshape(x, (-1,)), wrap(places, meta_of_array(places)))
 

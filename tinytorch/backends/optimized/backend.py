@@ -312,6 +312,7 @@ class OptimizedBackend(NumpyBackend):
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     reference.is_within: small_index.is_within,
     reference.bisected: bisection.bisected,
+    reference.compressed: bisection.compressed,
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
     np.bincount: bisection.counted,

@@ -78,6 +78,34 @@ def test_positions_of_what_is_true(shape: tuple[int, ...], rng: Any) -> None:
             out[:-1] = -1
 
 
+@pytest.mark.parametrize("dtype", [bool, "int8", "float16", "float32", "float64", "int64"])
+def test_numbers_where_a_mask_is_true(dtype: Any, rng: Any) -> None:
+    for n, share in ((0, 0.5), (1, 1), (1, 0), (100, 0), (101, 0.03), (99, 0.6), (64, 1)):
+        x, mask = rng.integers(0, 9, n).astype(dtype), rng.random(n) < share
+        if x.dtype.kind == "f":
+            x[rng.random(n) < 0.3], x[rng.random(n) < 0.3] = np.nan, -0.0
+        for a, m in zip(layouts(x), layouts(mask), strict=True) if n else [(x, mask)]:
+            found = bisection.compressed(a, m)
+            np.testing.assert_array_equal(found, x[mask], strict=True)
+            assert found.tobytes() == x[mask].tobytes()
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "uint8", "int64"])
+def test_what_a_mask_selects_is_new(dtype: str, backend: str, rng: Any) -> None:
+    array = rng.integers(0, 2, (5, 7, 3))
+    with tinytorch.using_backend(backend):
+        x = tinytorch.tensor(array).to(getattr(tinytorch, dtype)).permute(2, 0, 1)
+        mask = tinytorch.tensor(rng.random((5, 3, 7)) < 0.4).permute(1, 0, 2)
+        selected = array.transpose(2, 0, 1)[mask.numpy()]
+        for found in (x[mask], tinytorch.masked_select(x, mask), x.masked_select(mask)):
+            assert found.dtype == x.dtype
+            assert found.to(tinytorch.int64).tolist() == selected.tolist()
+            assert found.is_contiguous()
+            found.zero_()
+        assert x.to(tinytorch.int64).tolist() == array.transpose(2, 0, 1).tolist()
+
+
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_equal_numbers_are_counted(dtype: str, rng: Any) -> None:
     many = bisection.MANY

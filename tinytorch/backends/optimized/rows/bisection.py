@@ -1,7 +1,8 @@
 """Many rows at once, of lengths that Python would look at one by one.
 
 Values are bisected, each into the row of its own; indices are drawn by the weights of a row; the
-places of triangles, and of what is true, are written down; equal numbers are counted.
+places of triangles, and of what is true, are written down, or the numbers that are there; equal
+numbers are counted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numba.np.numpy_support import from_dtype
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.dtypes import Array, Shape
+from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import in_order
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
@@ -162,6 +164,28 @@ def write_positions(shape: Shape, rows: Array, out: Array) -> None:
     starts = out if len(shape) == 2 else in_order(reference.row_starts(shape))
     step = _positions_entry(len(shape) == 2)
     step(rows.shape[1], len(shape), starts, rows.view(np.uint8), out)
+
+
+@cache
+def _compress_entry(itemsize: int) -> Callable[..., None]:
+    @kernel
+    def compress(x: Array, mask: Array, out: Array) -> None:
+        at, i = 0, 0
+        while at < out.size:
+            out[at] = x[i]
+            at += mask[i]  # or it is written over: a branch costs more
+            i += 1
+
+    bits = flat_type(from_dtype(np.dtype(f"u{itemsize}")))
+    return Entries(step=(compress, bits, flat_type(types.uint8), bits)).step
+
+
+def compressed(x: Array, mask: Array) -> Array:
+    """As `x[mask]`, which branches at each element."""
+    out, bits = buffers.empty((int(np.count_nonzero(mask)),), x.dtype), f"u{x.dtype.itemsize}"
+    step = _compress_entry(x.dtype.itemsize)
+    step(in_order(x).view(bits), in_order(mask).view(np.uint8), out.view(bits))
+    return out
 
 
 @cache
