@@ -49,33 +49,32 @@ def gather_columns(x: Array, index: Array, out: Array) -> None:
 
 @kernel
 def scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
-    """Put or add each src[i, j] at out[i, index[i, j]]; whether all of them fit."""
-    n, fits = out.shape[1], True
+    """Put or add each src[i, j] at out[i, index[i, j]]; False at the first that does not fit."""
+    n = np.uint64(out.shape[1])
     for i in range(index.shape[0]):
         places, values, row = index[i], src[i], out[i]
         for j in range(places.size):
-            at = places[j]
-            if at < 0 or at >= n:
-                fits = False
-            else:
-                row[at] = row[at] + values[j] if add else values[j]
-    return fits
+            at = np.uint64(places[j])  # of which a negative number is a large one
+            if at >= n:
+                return False
+            row[at] = row[at] + values[j] if add else values[j]
+    return True
 
 
 @kernel
 def scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
-    """Put or add each src[i, j, k] at out[i, index[i, j, k], k]; whether all of them fit."""
-    n, fits = out.shape[1], True
+    """Put or add each src[i, j, k] at out[i, index[i, j, k], k]; False at the first that does not
+    fit."""
+    n = np.uint64(out.shape[1])
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
             places, values = index[i, j], src[i, j]
             for k in range(places.size):
-                at = places[k]
-                if at < 0 or at >= n:
-                    fits = False
-                else:
-                    out[i, at, k] = out[i, at, k] + values[k] if add else values[k]
-    return fits
+                at = np.uint64(places[k])
+                if at >= n:
+                    return False
+                out[i, at, k] = out[i, at, k] + values[k] if add else values[k]
+    return True
 
 
 @kernel
