@@ -39,6 +39,8 @@ from tinytorch.fx.optimize.report import OptimizationReport
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 LIMITS = {"hf:resnet152": 1.8, "hf:bert-base": 2.0, "hf:gpt2": 2.0}
 MOST_PASS_SECONDS = 3.0
+ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+Shape = tuple[int, ...]
 PEAK = "peak"
 PEAK_SHAPE = (512, 768, 3072)  # m, k, n of the product
 PEAK_GFLOP = 2 * math.prod(PEAK_SHAPE) / 1e9
@@ -150,7 +152,7 @@ def measure(example: LoadedModel, rounds: int, with_compile: bool) -> Row:
     if with_compile:
         contestants["compile"], seconds = compiled(model, inputs)
     with torch.no_grad():
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounterMode(display=False, custom_mapping={ATTENTION: attention_flops})
         with counter:
             call(model, inputs)
         functions = {n: lambda f=f: call(f, inputs) for n, f in contestants.items()}
@@ -158,6 +160,17 @@ def measure(example: LoadedModel, rounds: int, with_compile: bool) -> Row:
         timings = time_callables(functions, rounds=rounds, warmup=2)
     reports = {name: each.report() for name, each in optimizers.items()}
     return Row(example.name, timings, counter.get_total_flops() / 1e9, reports, seconds)
+
+
+def attention_flops(
+    query: Shape, key: Shape, value: Shape, dropout: float = 0.0, is_causal: bool = False, **_: Any
+) -> int:
+    """Of the two products of an attention, which PyTorch does not count on the CPU; where it is
+    causal, of no key after the query."""
+    batch, heads, queries, width = query
+    keys = key[-2]
+    pairs = queries * (queries + 1) // 2 if is_causal else queries * keys
+    return 2 * batch * heads * pairs * (width + value[-1])
 
 
 def packed_product() -> Callable[[], object]:
