@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tinytorch.backends.reference import within_reach
+from tinytorch.backends.reference import fill_array, within_reach
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory, pays_by_tiles
@@ -52,12 +52,11 @@ def scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
     """Put or add each src[i, j] at out[i, index[i, j]]; False at the first that does not fit."""
     n = np.uint64(out.shape[1])
     for i in range(index.shape[0]):
-        places, values, row = index[i], src[i], out[i]
-        for j in range(places.size):
-            at = np.uint64(places[j])  # of which a negative number is a large one
+        for j in range(index.shape[1]):
+            at = np.uint64(index[i, j])  # of which a negative number is a large one
             if at >= n:
                 return False
-            row[at] = row[at] + values[j] if add else values[j]
+            out[i, at] = out[i, at] + src[i, j] if add else src[i, j]
     return True
 
 
@@ -68,12 +67,11 @@ def scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
     n = np.uint64(out.shape[1])
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
-            places, values = index[i, j], src[i, j]
-            for k in range(places.size):
-                at = np.uint64(places[k])
+            for k in range(index.shape[2]):
+                at = np.uint64(index[i, j, k])
                 if at >= n:
                     return False
-                out[i, at, k] = out[i, at, k] + values[k] if add else values[k]
+                out[i, at, k] = out[i, at, k] + src[i, j, k] if add else src[i, j, k]
     return True
 
 
@@ -149,7 +147,10 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
         turned = (a.transpose(order) for a in (x, index, src))
         return scatter(*turned, dim=order.index(dim), reduce=reduce).transpose(inverse(order))
     out = buffers.empty(x.shape, x.dtype)
-    np.copyto(out, contiguous(x) if pays_by_tiles(x) else x)
+    if out.size and not any(x.strides):  # one number, expanded: the zeros of a gradient
+        fill_array(out, x[(0,) * x.ndim])
+    else:
+        np.copyto(out, contiguous(x) if pays_by_tiles(x) else x)
     near = within_reach(out, index, dim)
     if not index.size:
         return out
