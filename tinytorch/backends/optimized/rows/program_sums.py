@@ -60,7 +60,8 @@ def _rows_source(kinds: str, is_limited: bool) -> str:
         if kind in "vl"
     ]
     lines += [f"            terms = buffer[: v{first}.size]"]
-    lines += each(12, "terms.size", "terms", _operands(kinds), is_limited)
+    # by the size of what is read: LLVM makes several times as much of that of the slice it writes
+    lines += each(12, f"v{first}.size", "terms", _operands(kinds), is_limited)
     lines += ["            blocks += total(terms)", "        out[i] = blocks", ""]
     return "\n".join(lines)
 
