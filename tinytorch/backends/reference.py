@@ -141,8 +141,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 __all__ = [
     "ELEMENTWISE", "amax", "amin", "arange", "argmax", "argmin", "argsort", "avg_pool2d",
-    "avg_pool2d_backward", "bisected", "cast", "cat", "compressed", "conv2d", "conv2d_input", "conv2d_input_by",
-    "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod", "cumprod_backward", "cumsum",
+    "avg_pool2d_backward", "bisected", "cast", "cat", "compressed", "conv2d", "conv2d_input",
+    "conv2d_input_by", "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod",
+    "cumprod_backward", "cumsum",
     "detach", "drawn", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
     "partial_argsort", "permute", "prod", "reshape", "row_starts", "running_argmax",

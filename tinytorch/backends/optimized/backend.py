@@ -162,15 +162,17 @@ class OptimizedBackend(NumpyBackend):
 
     def sum(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Sum over `dims`."""
-        return (reductions if _is_float(a) else reference).sum(a, dims=dims, keepdim=keepdim)
+        return (reductions if _has_rows(a) else reference).sum(a, dims=dims, keepdim=keepdim)
 
     def amax(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Maximum over `dims`."""
-        return (reductions if _is_float(a) else reference).amax(a, dims=dims, keepdim=keepdim)
+        is_ours = _has_rows(a) or (a.dtype == np.bool_ and a.size > 0)
+        return (reductions if is_ours else reference).amax(a, dims=dims, keepdim=keepdim)
 
     def amin(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Minimum over `dims`."""
-        return (reductions if _is_float(a) else reference).amin(a, dims=dims, keepdim=keepdim)
+        is_ours = _has_rows(a) or (a.dtype == np.bool_ and a.size > 0)
+        return (reductions if is_ours else reference).amin(a, dims=dims, keepdim=keepdim)
 
     def cumsum(self, a: Array, *, dim: int) -> Array:
         """Running sum along `dim`."""
@@ -198,7 +200,7 @@ class OptimizedBackend(NumpyBackend):
 
     def prod(self, x: Array, *, dim: int, keepdim: bool) -> Array:
         """Product along `dim`."""
-        if _is_float(x):
+        if _has_rows(x):
             return reductions.prod(x, dims=(dim,), keepdim=keepdim)
         return reference.prod(x, dim=dim, keepdim=keepdim)
 
@@ -332,7 +334,8 @@ def _reduction(plan: Plan) -> Kernel | None:
     dtype, params = x.dtype.dtype, dict(plan.params)
     if "dim" in params:  # of a product
         params["dims"] = (params.pop("dim"),)
-    if dtype in (_F32, _F64):
+    of_truth = dtype == np.bool_ and plan.op.name in ("amax", "amin")
+    if dtype in (_F32, _F64) or (x.size and (dtype == np.int64 or of_truth)):
         return reductions.specialize(plan.op.name, dtype, x.shape, **params)
     ufunc, shape, result = _UFUNCS[plan.op.name], plan.meta.shape, plan.meta.dtype.dtype
 
@@ -476,6 +479,11 @@ def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, 
 def _is_common(a: Array) -> bool:
     """Whether elements are of a type whose kernels are compiled: a float, or int64."""
     return _is_float(a) or a.dtype == np.int64
+
+
+def _has_rows(a: Array) -> bool:
+    """Whether `reductions` takes it; of no elements there is none to begin with, as integers do."""
+    return _is_float(a) or (a.dtype == np.int64 and a.size > 0)
 
 
 def _is_float(a: Array) -> bool:

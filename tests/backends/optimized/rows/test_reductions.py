@@ -53,6 +53,55 @@ def test_largest_and_smallest(shape, dims, keepdim, nans, seed):
         np.testing.assert_array_equal(out, getattr(np, name)(x, axis=dims, keepdims=keepdim))
 
 
+@given(
+    shape=st.tuples(*[st.integers(1, 9)] * 4),
+    dims=st.sampled_from(SUBSETS),
+    keepdim=st.booleans(),
+    turned=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_integers_and_truth_values(shape, dims, keepdim, turned, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-(2**63), 2**63 - 1, shape, np.int64)
+    x = x.transpose(2, 0, 3, 1)[::-1] if turned else x
+    for name in ("amax", "amin", "sum"):
+        out = getattr(reductions, name)(x, dims=dims, keepdim=keepdim)
+        wanted = getattr(np, name)(x, axis=dims, keepdims=keepdim)
+        np.testing.assert_array_equal(out, wanted, strict=True)
+    true = x > 2**62
+    for name, known in (("amax", np.any), ("amin", np.all)):
+        out = getattr(reductions, name)(true, dims=dims, keepdim=keepdim)
+        np.testing.assert_array_equal(out, known(true, axis=dims, keepdims=keepdim), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+@pytest.mark.parametrize(
+    "shape, dims",
+    [((20_011, 3), (0,)), ((2, 4099, 2), (1,)), ((1031, 256), (0,)), ((64, 65), (0,))],
+)
+def test_columns_of_many_short_rows(dtype, shape, dims, rng):
+    """Several rows are taken side by side; what is left over counts, too."""
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    if dtype == "bool":
+        x[...] = False
+        x[(-1,) * len(shape)] = True
+    if dtype.startswith("float"):
+        x[(shape[0] // 2, *(0 for _ in shape[1:]))] = np.nan
+    names = {"bool": ("amax", "amin")}.get(dtype, ("sum", "amax", "amin"))
+    for name, keepdim in itertools.product(names, (False, True)):
+        for found in (
+            getattr(reductions, name)(x, dims=dims, keepdim=keepdim),
+            getattr(from_numpy(x), name)(dims[0], keepdim).numpy(),
+        ):
+            wanted = getattr(np, name)(x, axis=dims, keepdims=keepdim)
+            np.testing.assert_array_equal(found, wanted, strict=True)
+    if dtype != "bool":
+        ones = np.where(x == 0, 1, np.where(rng.random(shape) < 1e-3, 2, 1)).astype(dtype)
+        ones[(-1,) * len(shape)] = 5
+        found = reductions.prod(ones, dims=dims, keepdim=False)
+        np.testing.assert_array_equal(found, np.prod(ones, axis=dims, dtype=dtype), strict=True)
+
+
 @pytest.mark.parametrize("shape, dims", [((3_000_000,), (0,)), ((300_000, 3), (0,))])
 def test_long_sums_stay_accurate(shape, dims):
     x = np.full(shape, 0.1, np.float32)

@@ -31,6 +31,7 @@ from tinytorch.jit.parallel import shared
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
 COLUMN_BLOCK = 128  # rows
+WIDE = 1024  # numbers of rows side by side: then the loop over them costs more than to begin it
 
 
 Kernel = Callable[..., None]
@@ -154,6 +155,99 @@ KERNELS = {
 """Of rows, x (outer, reduced), and of columns, x (outer, reduced, inner)."""
 
 
+def _of_integers(combine: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
+    """Rows and columns whose elements may be combined in any order; none is empty."""
+
+    @kernel
+    def of_rows(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            row, result = x[i], x[i, 0]
+            for j in range(1, row.size):
+                result = x.dtype.type(combine(result, row[j]))
+            out[i] = result
+
+    @kernel
+    def of_columns(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            result = out[i]
+            result[:] = x[i, 0]
+            for r in range(1, x.shape[1]):
+                row = x[i, r]
+                for j in range(row.size):
+                    result[j] = combine(result[j], row[j])
+
+    return of_rows, of_columns
+
+
+@kernel(force_inline=True)
+def _plus(a: int, b: int) -> int:
+    return a + b
+
+
+@kernel(force_inline=True)
+def _times(a: int, b: int) -> int:
+    return a * b
+
+
+@kernel(force_inline=True)
+def _larger(a: int, b: int) -> int:
+    return max(a, b)
+
+
+@kernel(force_inline=True)
+def _smaller(a: int, b: int) -> int:
+    return min(a, b)
+
+
+_OF_INTEGERS = {
+    name: _of_integers(combine)
+    for name, combine in zip(KERNELS, (_plus, _times, _larger, _smaller), strict=True)
+}
+"""The same of int64, and of bool as bytes."""
+
+
+def _is_narrow(reduced: int, inner: int) -> bool:
+    """Whether columns are so many and short that several rows are taken side by side."""
+    return 1 < inner <= WIDE // 4 and reduced * inner >= 4 * WIDE
+
+
+def _of_narrow(columns: Kernel) -> Kernel:
+    """The same as `columns`, where that is so.
+
+    A row of four numbers costs as much as one of a hundred: for each the loop is begun anew.
+    """
+
+    @kernel
+    def narrow(x: Array, out: Array) -> None:
+        outer, reduced, inner = x.shape
+        beside = min(WIDE // inner, int(math.sqrt(reduced)))
+        count = reduced // beside
+        whole = count * beside
+        wide = np.empty((1, beside * inner), x.dtype)
+        rest = np.empty((1, beside + reduced - whole, inner), x.dtype)
+        for i in range(outer):
+            numbers = x[i].reshape(reduced * inner)
+            columns(numbers[: whole * inner].reshape((1, count, beside * inner)), wide)
+            rest[0, :beside] = wide.reshape((beside, inner))
+            rest[0, beside:] = x[i, whole:]
+            columns(rest, out[i : i + 1])
+
+    return narrow
+
+
+_NARROW = {
+    columns: _of_narrow(columns) for _, columns in (*KERNELS.values(), *_OF_INTEGERS.values())
+}
+
+
+def _kernel_of(name: str, dtype: np.dtype[Any], reduced: int, inner: int) -> Kernel:
+    """The kernel for a step."""
+    rows, columns = (KERNELS if dtype.kind == "f" else _OF_INTEGERS)[name]
+    if inner == 1:
+        return rows
+    return _NARROW[columns] if _is_narrow(reduced, inner) else columns
+
+
 @lru_cache(4096)
 def runs_of(shape: Shape, dims: Shape, keepdim: bool) -> tuple[list[tuple[int, int, int]], Shape]:
     """The steps (outer, reduced, inner) that reduce `dims`, and the shape of the result."""
@@ -187,21 +281,27 @@ def along_memory(
     return reduce(dims=turned).transpose(inverse(order)).reshape(result)
 
 
-def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
-    run_rows, run_columns = shared(rows, "x[:], out[:]"), shared(columns, "x[:], out[:]")
+@cache
+def _shared(kernel: Kernel) -> Callable[..., None]:
+    return shared(kernel, "x[:], out[:]")
 
+
+def _reduction(name: str) -> Callable[..., Array]:
     def step(x: Array, outer: int, reduced: int, inner: int) -> Array:
+        run = _shared(_kernel_of(name, x.dtype, reduced, inner))
         if inner == 1:
             out = np.empty(outer, x.dtype)
-            run_rows(x.size, x.reshape(outer, reduced), out)
+            run(x.size, x.reshape(outer, reduced), out)
         else:
             out = buffers.empty((outer, inner), x.dtype)
-            run_columns(x.size, x.reshape(outer, reduced, inner), out)
+            run(x.size, x.reshape(outer, reduced, inner), out)
         return out
 
     def reduce(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         if not dims:
             return x.copy()
+        if x.dtype.kind == "b":
+            return reduce(x.view(np.uint8), dims=dims, keepdim=keepdim).view(np.bool_)
         steps, shape = runs_of(x.shape, dims, keepdim)
         order = order_in_memory([x]) if x.nbytes >= buffers.POOLED_FROM else None
         if order is not None:
@@ -224,13 +324,16 @@ def specialize(
 
     Args:
         name: one of `KERNELS`.
-        dtype: float32 or float64.
+        dtype: float32, float64 or int64; for the largest and the smallest also bool.
     """
+    if dtype.kind == "b":
+        of_bytes = specialize(name, np.dtype(np.uint8), shape, dims, keepdim)
+        return None if of_bytes is None else _of_truth(of_bytes)
     steps, result = runs_of(shape, dims, keepdim)
     if len(steps) != 1 or math.prod(shape) >= threads.SERIAL_BELOW:
         return None
     outer, reduced, inner = steps[0]
-    step = _entry(name, dtype, inner == 1)
+    step = _entry(_kernel_of(name, dtype, reduced, inner), dtype, inner == 1)
 
     def reduce(x: Array, **_: Any) -> Array:
         out = np.empty(result, dtype)
@@ -244,16 +347,23 @@ def specialize(
     return reduce
 
 
+def _of_truth(of_bytes: Callable[..., Array]) -> Callable[..., Array]:
+    def reduce(x: Array, **_: Any) -> Array:
+        return of_bytes(x.view(np.uint8)).view(np.bool_)
+
+    reduce.gives_arrays = True  # type: ignore[attr-defined]
+    return reduce
+
+
 @cache
-def _entry(name: str, dtype: np.dtype[Any], is_rows: bool) -> Callable[..., None]:
-    """A kernel of `KERNELS` for flat arrays: takes outer, reduced, inner, x and out."""
-    rows, columns = KERNELS[name]
+def _entry(kernel_of_step: Kernel, dtype: np.dtype[Any], is_rows: bool) -> Callable[..., None]:
+    """A kernel for flat arrays: takes outer, reduced, inner, x and out."""
 
     def of_rows(outer: int, reduced: int, inner: int, x: Array, out: Array) -> None:
-        rows(x.reshape((outer, reduced)), out)
+        kernel_of_step(x.reshape((outer, reduced)), out)
 
     def of_columns(outer: int, reduced: int, inner: int, x: Array, out: Array) -> None:
-        columns(x.reshape((outer, reduced, inner)), out.reshape((outer, inner)))
+        kernel_of_step(x.reshape((outer, reduced, inner)), out.reshape((outer, inner)))
 
     array = flat_type(from_dtype(dtype))
     size = types.intp
@@ -261,14 +371,14 @@ def _entry(name: str, dtype: np.dtype[Any], is_rows: bool) -> Callable[..., None
     return Entries(step=(step, size, size, size, array, array)).step
 
 
-_sum, _prod, _amax, _amin = (_reduction(*KERNELS[name]) for name in KERNELS)
+_sum, _prod, _amax, _amin = map(_reduction, KERNELS)
 
 
 def sum(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
     """Sum over `dims`; 0 where there is nothing to add.
 
     Args:
-        x: any shape, float32 or float64.
+        x: any shape, float32, float64, or int64 with elements.
         dims: non-negative dimensions.
         keepdim: leave the reduced dimensions in place, with length 1.
     """
@@ -281,10 +391,14 @@ def prod(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
 
 
 def amax(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
-    """Largest element over `dims`; NaN if there is one. The reduced dimensions are not empty."""
+    """Largest element over `dims`; NaN if there is one. The reduced dimensions are not empty.
+
+    Args:
+        x: as for `sum`, or of bool.
+    """
     return _amax(x, dims=dims, keepdim=keepdim)
 
 
 def amin(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
-    """Smallest element over `dims`; NaN if there is one. The reduced dimensions are not empty."""
+    """Smallest element over `dims`; see `amax`."""
     return _amin(x, dims=dims, keepdim=keepdim)
