@@ -33,6 +33,10 @@ def _scatter_add_numbers(index: Array, g: Array, out: Array) -> None:
 @kernel
 def gather_rows(x: Array, index: Array, out: Array) -> None:
     """out[i, j] = x[i, index[i, j]]."""
+    if index.shape[1] == 1:  # no loop to begin for each row
+        for i in range(index.shape[0]):
+            out[i, 0] = x[i, index[i, 0]]
+        return
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
             out[i, j] = x[i, index[i, j]]
@@ -51,9 +55,16 @@ def gather_columns(x: Array, index: Array, out: Array) -> None:
 def scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
     """Put or add each src[i, j] at out[i, index[i, j]]; False at the first that does not fit."""
     n = np.uint64(out.shape[1])
+    if index.shape[1] == 1:
+        for i in range(index.shape[0]):
+            at = np.uint64(index[i, 0])  # of which a negative number is a large one
+            if at >= n:
+                return False
+            out[i, at] = out[i, at] + src[i, 0] if add else src[i, 0]
+        return True
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
-            at = np.uint64(index[i, j])  # of which a negative number is a large one
+            at = np.uint64(index[i, j])
             if at >= n:
                 return False
             out[i, at] = out[i, at] + src[i, j] if add else src[i, j]
