@@ -155,6 +155,33 @@ def test_a_small_kernel_takes_operands_in_any_layout(shapes, rng):
             np.testing.assert_array_equal(out, a + b)
 
 
+@pytest.mark.parametrize(
+    "shape, row, beside",
+    [
+        ((2000, 4), (4,), (125, 4)),
+        ((1000, 7), (1, 7), (50, 7)),
+        ((33, 16, 8), (8,), (48, 8)),
+        ((600, 3, 5), (1, 3, 5), (30, 15)),
+        ((2003, 5), (5,), None),  # no number of rows divides them
+        ((2000, 4), (2000, 1), None),
+        ((40, 5, 40), (5, 40), None),  # long enough as they are
+        ((600, 3, 5), (3, 1), None),
+    ],
+)
+def test_short_rows_that_all_rows_use_are_taken_side_by_side(shape, row, beside, rng):
+    assert specialized._beside((shape, row)) == specialized._beside((row, None, shape)) == beside
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in (shape, row))
+    run = specialize(add, a.dtype, (shape, row))
+    chosen = specialize(choose, a.dtype, (row, shape, None), frozenset({0}))
+    for x in layouts(a):
+        for y in layouts(b):
+            out = run(x, y)
+            assert out.flags.c_contiguous and out.shape == shape
+            np.testing.assert_array_equal(out, a + b)
+        wanted = np.where(b > 0, a, np.float32(0.5))
+        np.testing.assert_array_equal(chosen(b > 0, x, 0.5), wanted)
+
+
 def reordered(draw, shape, rng):
     """An array of a shape, with its dimensions in any order of memory, and as part of a larger."""
     order = draw(st.permutations(range(len(shape))))

@@ -35,6 +35,8 @@ from tinytorch.jit.entries import flat_type, memory_type
 from tinytorch.jit.library import JIT
 
 LAYOUTS = 64  # of the operands of one plan, to remember
+MOST_COLUMNS = 48  # of a row so short that its loop costs less than to begin it
+WIDE = 512  # numbers of such rows side by side
 
 InPlace = Callable[[Sequence[Any], Array], Array]
 
@@ -55,7 +57,11 @@ def specialize(
         ufunc: NumPy's with the same results, bit for bit, if there is one.
     """
     loops = loops_of(scalar, dtype)
-    return _serial(loops, shapes, bools, ufunc) or loops.plan(shapes)
+    serial = _serial(loops, shapes, bools, ufunc)
+    if serial is None:
+        return loops.plan(shapes)
+    beside = _beside(shapes)
+    return serial if beside is None else _side_by_side(loops, shapes, bools, beside, serial)
 
 
 def specialize_slices(
@@ -154,6 +160,71 @@ def _serial(
     found = by_arity.get(len(kinds), run)
     found.gives_arrays = True
     return found
+
+
+def _beside(shapes: tuple[Shape | None, ...]) -> tuple[int, int] | None:
+    """How many rows, of how many columns, a loop takes side by side, where some operands are such a
+    short row, and the others have a multiple of them; None where that is not so."""
+    whole = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    rows = {_without_ones(s) for s in shapes if s is not None and s != whole}
+    row = next(iter(rows), ())
+    columns = math.prod(row)
+    if len(rows) != 1 or row != whole[len(whole) - len(row) :] or not 1 < columns <= MOST_COLUMNS:
+        return None
+    count = math.prod(whole) // columns
+    if whole not in shapes or count * columns < 8 * WIDE:
+        return None
+    found = [n for n in range(WIDE // columns, 1, -1) if count % n == 0]
+    return (found[0], columns) if found else None
+
+
+def _without_ones(shape: Shape) -> Shape:
+    """Without the dimensions of length 1 at the front."""
+    first = next((d for d, n in enumerate(shape) if n != 1), len(shape))
+    return shape[first:]
+
+
+def _side_by_side(
+    loops: Loops,
+    shapes: tuple[Shape | None, ...],
+    bools: frozenset[int],
+    beside: tuple[int, int],
+    otherwise: Plan,
+) -> Plan:
+    """The plan of rows that are repeated to be as long as several: `_beside`.
+
+    Args:
+        otherwise: what runs where an operand is not in C order.
+    """
+    whole = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    length = math.prod(beside)
+    wide = math.prod(whole) // length, length
+    nest = Nest(
+        wide, tuple([None if s is None else wide if s == whole else (length,) for s in shapes])
+    )
+    assert nest.kinds is not None
+    entry = _entry(loops, bools, nested_source, nest.kinds)
+    loop = partial(entry, 0, nest.length, nest.geometry)
+    rows = frozenset([i for i, s in enumerate(shapes) if s is not None and s != whole])
+    dtype = loops.result
+    empty = buffers.allocator(whole, dtype)
+
+    def repeated(row: Array) -> Array:
+        several = np.empty(beside, row.dtype)
+        several[...] = row.reshape(-1)
+        return several
+
+    def run(*operands: Any) -> Array:
+        out = empty(whole, dtype)
+        try:
+            loop(*[repeated(x) if i in rows else x for i, x in enumerate(operands)], out)
+        except BufferError:
+            found: Array = otherwise(*operands)
+            return found
+        return out
+
+    run.gives_arrays = True  # type: ignore[attr-defined]
+    return run
 
 
 class _Reordered:
