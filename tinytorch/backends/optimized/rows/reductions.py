@@ -31,6 +31,7 @@ from tinytorch.jit.parallel import shared
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
 COLUMN_BLOCK = 128  # rows
+SHORT = 15  # numbers of a row: too few for the widest vector
 WIDE = 1024  # numbers of rows side by side: then the loop over them costs more than to begin it
 
 
@@ -104,8 +105,20 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
     def worse(a: Any, b: Any) -> Any:
         return b if beats(a, b) else a
 
+    @kernel(force_inline=True)
+    def of_short_rows(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            best = x[i, 0]
+            for j in range(1, x.shape[1]):
+                # a NaN that is there stays: it is beaten by nothing
+                best = x[i, j] if beats(x[i, j], best) or x[i, j] != x[i, j] else best
+            out[i] = best
+
     @kernel
     def of_rows(x: Array, out: Array) -> None:
+        if x.shape[1] <= SHORT:
+            of_short_rows(x, out)
+            return
         for i in range(x.shape[0]):
             row = x[i]
             # a NaN's key is at one of the two ends: the worst costs less than a look at each number
@@ -137,7 +150,6 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
                     row = x[i, r, first : first + BLOCK]
                     best, result = lines[(r - 1) % 2], lines[r % 2]
                     for j in range(row.size):
-                        # a NaN that is there stays: it is beaten by nothing
                         wins = beats(row[j], best[j]) or row[j] != row[j]
                         result[j] = row[j] if wins else best[j]
                 for j in range(part.size):
