@@ -61,10 +61,12 @@ def softmax_and_losses(x: Array, target: Any, scale: Any, out: Any, losses: Any)
         rows = x[first : first + block]
         results = None if out is None else out[first : first + block]
         _exponentials(rows, results, shifts, totals)
+        if losses is not None:
+            for i in range(rows.shape[0]):  # by vectors: one alone takes as long as a short row
+                losses[first + i] = log(totals[i])
         for i in range(rows.shape[0]):
             if losses is not None:
-                t = target[first + i]
-                losses[first + i] = log(totals[i]) - (rows[i, t] - shifts[i])
+                losses[first + i] -= rows[i, target[first + i]] - shifts[i]
             if results is not None:
                 result, factor = results[i], scale / totals[i]
                 for j in range(result.size):
@@ -106,7 +108,9 @@ def _log_softmax(x: Array, out: Array) -> None:
         rows, results = x[first : first + block], out[first : first + block]
         _exponentials(rows, None, shifts, totals)
         for i in range(rows.shape[0]):
-            row, result, shift, log_total = rows[i], results[i], shifts[i], log(totals[i])
+            totals[i] = log(totals[i])
+        for i in range(rows.shape[0]):
+            row, result, shift, log_total = rows[i], results[i], shifts[i], totals[i]
             for j in range(row.size):
                 result[j] = (row[j] - shift) - log_total
 
