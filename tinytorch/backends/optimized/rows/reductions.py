@@ -50,18 +50,19 @@ def _sum_rows(x: Array, out: Array) -> None:
 
 @kernel
 def _sum_columns(x: Array, out: Array) -> None:
-    part = np.empty(x.shape[2], x.dtype)
+    part = np.empty(min(BLOCK, x.shape[2]), x.dtype)  # which stays in L1
     for i in range(x.shape[0]):
-        result = out[i]
-        result[:] = 0
-        for first in range(0, x.shape[1], COLUMN_BLOCK):
-            part[:] = 0
-            for r in range(first, min(first + COLUMN_BLOCK, x.shape[1])):
-                row = x[i, r]
-                for j in range(row.size):
-                    part[j] += row[j]
-            for j in range(result.size):
-                result[j] += part[j]
+        for start in range(0, x.shape[2], BLOCK):
+            result = out[i, start : start + BLOCK]
+            result[:] = 0
+            for first in range(0, x.shape[1], COLUMN_BLOCK):
+                part[:] = 0
+                for r in range(first, min(first + COLUMN_BLOCK, x.shape[1])):
+                    row = x[i, r, start : start + BLOCK]
+                    for j in range(row.size):
+                        part[j] += row[j]
+                for j in range(result.size):
+                    result[j] += part[j]
 
 
 @kernel
