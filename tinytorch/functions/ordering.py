@@ -349,6 +349,8 @@ def unique_consecutive(
         found = unique_consecutive(x.float(), return_inverse, return_counts, dim)
         return _in_dtype(found, bfloat16)
     array = x._concrete("unique_consecutive")
+    if not array.flags.c_contiguous:  # neighbours are compared along memory
+        array = x.detach().contiguous()._data
     rows, axis = array.reshape(-1), 0
     if dim is not None:
         rows, axis = np.atleast_1d(array), normalize_dim(dim, x.ndim)

@@ -14,9 +14,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tinytorch.backends import reference
 from tinytorch.dtypes import Array, DType, TensorMeta, bool_, float16, float32
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import in_order, inverse, order_in_memory
 from tinytorch.jit.cpu import NEON, host_features, host_vector_unit
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import JIT, kernel
@@ -87,7 +87,14 @@ def cast(plan: Plan) -> Callable[..., Array] | None:
         try:
             convert(a, out)
         except BufferError:  # in another order
-            return reference.cast(a, dtype=dtype)
+            order = order_in_memory([a]) if out.nbytes >= buffers.POOLED_FROM else None
+            if order is None:
+                convert(in_order(a), out)
+                return out
+            turned = a.transpose(order)
+            out = out.reshape(turned.shape)
+            convert(turned, out)
+            return out.transpose(inverse(order))
         return out
 
     converted.gives_arrays = True  # type: ignore[attr-defined]
