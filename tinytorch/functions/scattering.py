@@ -338,9 +338,10 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     _check_mask("masked_scatter", mask)
     if not source.numel() or not _is_plain(x, mask, source):
         return _scattered(x, mask, source)
-    values, wanted = source.to(x.dtype)._data.reshape(-1), mask._data
+    values = source.to(x.dtype).contiguous()._data.reshape(-1)
+    wanted = mask.contiguous()._data
     _check_count(int(np.count_nonzero(wanted)) if values.size < wanted.size else 0, source)
-    out = np.array(x._data, order="C", copy=True)
+    out = np.array(x.contiguous()._data)
     np.place(out, wanted, values)
     return wrap(out, x.meta)
 
