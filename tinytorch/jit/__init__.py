@@ -19,7 +19,8 @@ llvm              a vocabulary for writing vector code
 views             memory at an address as an array
 deferred          functions that are compiled when a kernel first reaches them
 entries           kernels that take arrays, called without dispatch
-contiguous        contiguous copies, tile by tile
+runs              copies between arrays with any strides, row by row
+contiguous        contiguous copies, by rows or tile by tile
 parallel          kernels over rows, on several threads
 barrier           threads that go through one program together (fork and join)
 thread_pool       threads that wait for such a program

@@ -11,20 +11,19 @@ algorithms", ASPLOS 1991.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import Array, Shape
+from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
+from tinytorch.jit.runs import FEWEST, copied_by_rows
 
 TILE = 64  # numbers: several lines in a row of each page that a tile visits
 SHARING = 512  # bytes: rows in so many, or a multiple, have their lines in few sets of the caches
-MOST_COPIES = 16  # of a number in a row, which NumPy's loop of a strided copy writes one by one
+FEW_COPIES, MOST_COPIES = 6, 16  # of a number: between these `np.repeat` is the fastest
 
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -55,27 +54,6 @@ def _transpose(x: Array, out: Array, turn_rows: bool, turn_columns: bool) -> Non
                         part = line[j : j + width]
                         for c in range(part.size):
                             part[c] = tile[c, r]
-
-
-@kernel
-def _reverse(x: Array, out: Array) -> None:
-    """Each row of x (rows, n) from its last number to its first."""
-    last = np.uint64(x.shape[1] - 1)
-    for i in range(x.shape[0]):
-        row, reversed_row = x[i], out[i]
-        for j in range(np.uint64(row.size)):  # with a sign, each index would be asked whether it
-            reversed_row[j] = row[last - j]  # counts from the end: no vector code
-
-
-@kernel
-def _exchange(x: Array, out: Array) -> None:
-    """x (batch, q, r, n) into out (batch, r, q, n)."""
-    for b in range(np.uint64(x.shape[0])):  # unsigned: see `_reverse`
-        for r in range(np.uint64(x.shape[2])):
-            for q in range(np.uint64(x.shape[1])):
-                row, target = x[b, q, r], out[b, r, q]
-                for i in range(np.uint64(row.size)):
-                    target[i] = row[i]
 
 
 def _by_strides(strides: Sequence[int]) -> tuple[int, ...]:
@@ -138,43 +116,11 @@ def pays_by_tiles(x: Array) -> bool:
     return is_turned and not turned.strides[-2] % SHARING
 
 
-def exchanged_rows(x: Array) -> Array | None:
-    """The memory of a large array as (batch, q, r, n), if x is (batch, r, q, n) of it.
-
-    Each of these may be several dimensions of x. So are heads, (batch, heads, time, width) of
-    (batch, time, heads, width): NumPy copies a row of n at a time and looks around after each.
-    """
-    if x.nbytes < buffers.POOLED_FROM or x.itemsize not in _UNSIGNED or x.shape[-1] == 1:
-        return None
-    found = _exchange_of(x.shape, x.strides)
-    if found is None:
-        return None
-    order, sizes = found
-    ordered = x.transpose(order)
-    return ordered.reshape(sizes) if ordered.flags.c_contiguous else None
-
-
-@lru_cache(1024)
-def _exchange_of(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, Shape] | None:
-    """The order of dimensions in which strides descend, and (batch, q, r, n), if that order differs
-    from theirs by an exchange of two neighbours, or of two groups of them."""
-    order = _by_strides(strides)
-    moved = [d for d, other in enumerate(order) if d != other]
-    if not moved or moved[-1] == len(shape) - 1:
-        return None
-    first, last = moved[0], moved[-1] + 1
-    split = order[first]
-    if order[first:last] != (*range(split, last), *range(first, split)):
-        return None
-    parts = shape[:first], shape[split:last], shape[first:split], shape[last:]
-    return order, tuple(map(math.prod, parts))
-
-
 def in_order(x: Array) -> Array:
     """`x` itself if it is C-contiguous and aligned, as `FlatArray` takes it, otherwise a copy."""
     if not x.flags.aligned:
         return x.copy()
-    is_small = x.nbytes < buffers.POOLED_FROM and x.ndim  # then NumPy's loop is the one to take
+    is_small = x.size < FEWEST and x.ndim  # then NumPy's loop is the one to take
     return np.ascontiguousarray(x) if is_small else contiguous(x)
 
 
@@ -182,48 +128,19 @@ def contiguous(x: Array) -> Array:
     """`x` itself if it is C-contiguous, otherwise a copy that is."""
     if x.flags.c_contiguous:
         return x
-    if x.nbytes >= buffers.POOLED_FROM and not x.strides[-1] and 1 < x.shape[-1] <= MOST_COPIES:
+    if not x.strides[-1] and FEW_COPIES < x.shape[-1] <= MOST_COPIES and x.size >= FEWEST:
         return np.repeat(x[..., 0], x.shape[-1], -1).reshape(x.shape)
-    if not pays_by_tiles(x):
-        heads = exchanged_rows(x)
-        if heads is not None:
-            return _rows_exchanged(heads).reshape(x.shape)
-        rows = _reversed_rows(x)
-        if rows is not None:
-            return _turned_back(rows).reshape(x.shape)
-        copy = buffers.empty(x.shape, x.dtype)
-        np.copyto(copy, x)
-        return copy
-    turned = _walked_forwards(x).swapaxes(-1, -2)
-    out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
+    out = buffers.empty(x.shape, x.dtype)
+    if not copied_by_rows(out, x):
+        if pays_by_tiles(x):
+            _copy_by_tiles(out, x)
+        else:
+            np.copyto(out, x)
+    return out
+
+
+def _copy_by_tiles(out: Array, x: Array) -> None:
+    turned, bits = _walked_forwards(x).swapaxes(-1, -2), _UNSIGNED[x.itemsize]
     source = turned.view(bits).reshape(-1, *turned.shape[-2:])
     target = out.view(bits).reshape(-1, *x.shape[-2:])
     _transpose(source, target, x.strides[-2] < 0, x.strides[-1] < 0)
-    return out
-
-
-def _reversed_rows(x: Array) -> Array | None:
-    """A large array that is C-contiguous but for its rows, which are walked backwards, as a matrix.
-
-    Where all its dimensions are walked backwards it is one row. None for another array.
-    """
-    if not x.ndim or x.strides[-1] >= 0 or x.nbytes < buffers.POOLED_FROM:
-        return None
-    if x.itemsize not in _UNSIGNED:
-        return None
-    if x[..., ::-1].flags.c_contiguous:
-        return x[..., ::-1].reshape(-1, x.shape[-1])
-    all_forwards = x[(slice(None, None, -1),) * x.ndim]
-    return all_forwards.reshape(1, -1) if all_forwards.flags.c_contiguous else None
-
-
-def _turned_back(rows: Array) -> Array:
-    out, bits = buffers.empty(rows.shape, rows.dtype), _UNSIGNED[rows.itemsize]
-    _reverse(rows.view(bits), out.view(bits))
-    return out
-
-
-def _rows_exchanged(x: Array) -> Array:
-    out, bits = buffers.empty(x.swapaxes(1, 2).shape, x.dtype), _UNSIGNED[x.itemsize]
-    _exchange(x.view(bits), out.view(bits))
-    return out

@@ -35,7 +35,7 @@ _local: Callable[..., Any] = cgutils.alloca_once_value
 # data, the number of dimensions (padded to a word), the dimensions, the strides, the owner, the
 # dtype, flags.
 _HEADER_BYTES = object.__basicsize__
-_DATA, _NDIM, _DIMENSIONS, _STRIDES, _FLAGS = (_HEADER_BYTES + 8 * word for word in (0, 1, 2, 3, 6))
+DATA, _NDIM, _DIMENSIONS, _STRIDES, _FLAGS = (_HEADER_BYTES + 8 * word for word in (0, 1, 2, 3, 6))
 _ALIGNED = 0x100  # NPY_ARRAY_ALIGNED
 _IN_ORDER = 0x001 | _ALIGNED  # NPY_ARRAY_C_CONTIGUOUS, too
 
@@ -97,7 +97,7 @@ def _array_of(kind: Any, array: Any, c: Any, shape: list[Any], strides: list[Any
     for length in shape:
         size = build.mul(size, length)
     native = c.context.make_array(kind)(c.context, build)  # with nothing that counts references
-    native.data = _field(build, array, _DATA, native.data.type)
+    native.data = _field(build, array, DATA, native.data.type)
     sizes = _tuple(types.intp, kind.ndim)
     native.shape = c.context.make_tuple(build, sizes, shape)
     native.strides = c.context.make_tuple(build, sizes, strides)
