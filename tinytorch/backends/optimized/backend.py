@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.backends import reference
+from tinytorch.backends import reference, reference_out
 from tinytorch.backends.base import Kernel, Slice
 from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.numpy import NumpyBackend
@@ -40,6 +40,7 @@ from tinytorch.backends.optimized.rows import (
     fold,
     group_norm,
     layer_norm,
+    movement,
     order,
     program_sums,
     reductions,
@@ -52,8 +53,7 @@ from tinytorch.backends.optimized.rows import (
     uniform,
 )
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
-from tinytorch.jit.buffers import POOLED_FROM, empty
-from tinytorch.jit.contiguous import contiguous, pays_by_tiles
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
 from tinytorch.shapes import contiguous_strides
@@ -236,9 +236,7 @@ class OptimizedBackend(NumpyBackend):
 
     def reshape(self, a: Array, *, shape: Shape) -> Array:
         """The elements in another shape; a view, where memory allows."""
-        if len(shape) == 1 and not a.flags.c_contiguous and pays_by_tiles(a):
-            a = contiguous(a)  # flat, it is no view
-        return a.reshape(shape)
+        return movement.reshaped(a, shape=shape)
 
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""
@@ -285,6 +283,13 @@ class OptimizedBackend(NumpyBackend):
         if definition is None:
             return None
         return specialize_slices(definition, *_real_operands(plan), _bools(plan), slices)
+
+    def specialize_out(self, plan: Plan) -> Kernel | None:
+        """Copies, too, fill memory that they are given."""
+        into = movement.INTO.get(plan.op.name)
+        if into is None or not self._has_own(plan.op):
+            return super().specialize_out(plan)
+        return into(plan) or reference_out.find_kernel(plan.op)
 
     def _definition(self, plan: Plan) -> Scalar | None:
         """What is compiled as a loop for an elementwise plan; None where something else runs."""
@@ -347,31 +352,6 @@ def _reduction(plan: Plan) -> Kernel | None:
     return reduce
 
 
-def _reshape(plan: Plan) -> Kernel | None:
-    """NumPy's, which programs contain as it is, where none of these is copied by tiles."""
-    (x,) = plan.operands
-    assert isinstance(x, TensorMeta)
-    return reference.reshape if len(plan.meta.shape) != 1 or x.nbytes < POOLED_FROM else None
-
-
-def _copy(plan: Plan) -> Kernel | None:
-    """NumPy's, where none of these is copied by tiles."""
-    return reference.copy if plan.meta.nbytes < POOLED_FROM else None
-
-
-def _cat(plan: Plan) -> Kernel | None:
-    """Into memory that was used before, where more of it would be new."""
-    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
-    if plan.meta.nbytes < 4 * POOLED_FROM:  # of less, malloc has some
-        return None
-
-    def cat(*arrays: Array, dim: int) -> Array:
-        out = empty(shape, dtype)
-        return np.concatenate(arrays, dim, out)
-
-    return cat
-
-
 def _expand(plan: Plan) -> Kernel:
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
@@ -405,12 +385,13 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "scatter_add": small_index.scatter_add,
     "avg_pool2d": small_pooling.avg_pool2d,
     "max_pool2d": small_pooling.max_pool2d,
-    "reshape": _reshape,
-    "copy": _copy,
+    "reshape": movement.reshape,
+    "copy": movement.copy,
     "cast": casts.cast,
     "cross_entropy": cross_entropy.small,
     "cross_entropy_backward": cross_entropy.small_backward,
-    "cat": _cat,
+    "cat": movement.cat,
+    "unslice": movement.unslice,
     "expand": _expand,
     "unfold": _unfold,
     "fold": fold.fold,

@@ -21,4 +21,5 @@ small           softmax, scans and where extremes are, for small arrays of one s
 small_index     gathers and scatters of such arrays
 small_order     indices that sort them
 fold            windows of them added back
+movement        arrays copied, joined and put into zeros
 """
