@@ -52,6 +52,10 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "set a row": lambda x, y: x.__setitem__(0, y[1]),
     "set a number": lambda x, y: x.__setitem__((..., 1), 7),
     "set a part": lambda x, y: x.__setitem__((slice(1, 3), None, 0), y[1:3, 1:2]),
+    "set columns": lambda x, y: x.__setitem__((..., slice(1, None)), y[:, 1:]),
+    "set columns to those of a row": lambda x, y: x.__setitem__((..., slice(1, None)), y[:1, 1:]),
+    "set overlapping columns": lambda x, y: x.__setitem__((..., slice(1, None)), x[:, :-1]),
+    "copy overlapping columns": lambda x, y: x[:, :-1].copy_(x[:, 1:]),
     "set an overlapping part": lambda x, y: x.__setitem__(slice(1, None), x[:-1]),
 }
 
@@ -102,6 +106,13 @@ def test_a_mode_sees_the_write(name: str) -> None:
     with Writes() as mode:
         WRITES[name](x, y)
     assert mode.count == 1
+
+
+def test_many_values_of_another_shape_are_refused() -> None:
+    x, y = operands("float32", 5000)
+    for index in ((0, 0), 0, (..., slice(1, None))):
+        with pytest.raises(ShapeError):
+            x[index] = y
 
 
 def test_a_users_backend_adds() -> None:

@@ -18,12 +18,13 @@ from tinytorch.dispatch import check_not_read_only, is_tensor
 from tinytorch.dtypes import Array, DType, float32, float64, int64, is_beyond
 from tinytorch.functions.subscripts import BASIC, steps_back
 from tinytorch.history import write_clock
-from tinytorch.state import STATE, ops_are_unseen
+from tinytorch.state import STATE, current_backend, ops_are_unseen
 
 Tensor = Any
 
 _FLOATS = (float32, float64)
 _NUMBERS = frozenset((float, int))  # exactly these: a bool is another dtype
+_MANY = 4096  # numbers, which may be many rows
 _BLOCK = 2**16  # numbers: products of so many are still in the cache when they are added
 
 
@@ -94,9 +95,24 @@ def copy(x: Tensor, source: Any) -> bool:
     """The values of a tensor of x's shape and dtype."""
     if not is_tensor(source) or source.meta is not x.meta or not is_unseen(x, source):
         return False
-    x._data[...] = source._data
+    _write(x._data, ..., source._data)
     write_clock.write(x._data)
     return True
+
+
+def _write(array: Array, index: Any, values: Any) -> None:
+    """array[index] = values, of its dtype; many of just that shape by a kernel of the backend.
+
+    Raises:
+        IndexError: there is no such index.
+        ValueError: the values do not broadcast to the shape there.
+    """
+    if type(values) is np.ndarray and values.size >= _MANY:
+        part = array[index]
+        if part.shape == values.shape:
+            current_backend().replacement_of(np.copyto)(part, values)
+            return
+    array[index] = values
 
 
 def unary(x: Tensor, ufunc: Any) -> bool:
@@ -148,7 +164,7 @@ def set_view(x: Tensor, index: Any, value: Any) -> bool:
     else:
         return False
     try:
-        x._data[index] = values
+        _write(x._data, index, values)
     except (IndexError, ValueError):
         return False
     write_clock.write(x._data)

@@ -323,6 +323,7 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     reference.drawn: bisection.drawn,
     reference.write_places: bisection.write_places,
     np.bincount: bisection.counted,
+    np.copyto: movement.written,
     reference.write_positions: bisection.write_positions,
 }
 #: NumPy's functions whose results are those of our loops, bit for bit.

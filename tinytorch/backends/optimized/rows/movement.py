@@ -26,6 +26,14 @@ def copy(plan: Plan) -> Kernel | None:
     return reference.copy if plan.meta.size < FEWEST else None
 
 
+def written(target: Array, source: Array) -> None:
+    """`source`, of the target's shape and dtype, which may share its memory, into the target."""
+    if np.may_share_memory(target, source):
+        np.copyto(target, source)
+    else:
+        copy_into(target, source)
+
+
 def reshape(plan: Plan) -> Kernel | None:
     """NumPy's, likewise."""
     return reference.reshape if plan.meta.size < FEWEST else None
