@@ -225,9 +225,17 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              decorators at the top of a body (tito 9); hooks of a compiled
 #                              step (graph 4); the cell of an LSTM, whose h depends on its c
 #                              (nn 10).
+#                              Narrow matrices, for whose rows a loop is not begun anew, and integers
+#                              and truth values in the kernels of sums and extremes (kernels 253,
+#                              jit 129: copies by rows, in place of three other ways); polynomials
+#                              of float32, ranks in place of an index, seeds many at a time
+#                              (core 69); windows as one view (replay 31, backends 11).
+#                              Modules that are called in another layout or with another argument
+#                              than at their capture, or whose weights were folded and have changed
+#                              (fx 108).
 BUDGETS = {
-    "tinytorch": 9_170,
-    "tinytorch/replay": 1_690,
+    "tinytorch": 9_240,
+    "tinytorch/replay": 1_721,
     "tinytorch/nn": 6_430,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
@@ -240,14 +248,14 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_850,
-    "tinytorch/backends/optimized": 11_690,
-    "tinytorch/jit": 2_125,
+    "tinytorch/backends": 2_861,
+    "tinytorch/backends/optimized": 11_945,
+    "tinytorch/jit": 2_254,
     "tinytorch/graph": 4_550,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
-    "tinytorch/fx": 13_325,
+    "tinytorch/fx": 13_433,
     "tito": 8_195,
     "tito/course": 5_580,
     "tito/ladder": 715,

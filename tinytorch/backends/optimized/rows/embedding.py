@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from tinytorch.backends.reference import fill_array, within_reach
+from tinytorch.backends.reference import within_reach
+from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory, pays_by_tiles
