@@ -61,7 +61,8 @@ class Subject:
         model.zero_grad()
         with torch.no_grad():
             for name, tensor in _tensors(model).items():
-                tensor.copy_(self._state[name])
+                if not tensor.equal(self._state[name]):  # a frozen module refuses what was written
+                    tensor.copy_(self._state[name])
 
     @cached_property
     def batches(self) -> list[dict[str, Any]]:
