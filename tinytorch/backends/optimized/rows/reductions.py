@@ -22,6 +22,7 @@ from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
+from tinytorch.backends.optimized.rows.rows import plus, times
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
 from tinytorch.jit.contiguous import contiguous, in_order, inverse, order_in_memory
@@ -193,16 +194,6 @@ def _of_integers(combine: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
 
 
 @kernel(force_inline=True)
-def _plus(a: int, b: int) -> int:
-    return a + b
-
-
-@kernel(force_inline=True)
-def _times(a: int, b: int) -> int:
-    return a * b
-
-
-@kernel(force_inline=True)
 def _larger(a: int, b: int) -> int:
     return max(a, b)
 
@@ -214,7 +205,7 @@ def _smaller(a: int, b: int) -> int:
 
 _OF_INTEGERS = {
     name: _of_integers(combine)
-    for name, combine in zip(KERNELS, (_plus, _times, _larger, _smaller), strict=True)
+    for name, combine in zip(KERNELS, (plus, times, _larger, _smaller), strict=True)
 }
 """The same of int64, and of bool as bytes."""
 

@@ -35,6 +35,16 @@ def from_rows(rows: Array, shape: Shape, dim: int) -> Array:
 
 
 @kernel(force_inline=True)
+def plus(a: Any, b: Any) -> Any:
+    return a + b
+
+
+@kernel(force_inline=True)
+def times(a: Any, b: Any) -> Any:
+    return a * b
+
+
+@kernel(force_inline=True)
 def largest(row: Any) -> Any:
     """The largest element. If there is a NaN, the result is a NaN or any element."""
     best = order_key(row[0])

@@ -10,6 +10,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.rows.order import number_key
+from tinytorch.backends.optimized.rows.rows import plus, times
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous
@@ -20,16 +21,6 @@ Scan = Callable[..., Array]
 Kernel = Callable[..., None]
 
 TOGETHER = 4  # rows: each addition waits for the one before it in its row
-
-
-@kernel(force_inline=True)
-def _plus(a: Any, b: Any) -> Any:
-    return a + b
-
-
-@kernel(force_inline=True)
-def _times(a: Any, b: Any) -> Any:
-    return a * b
 
 
 def _scan(combine: Callable[[Any, Any], Any], start: float) -> tuple[Kernel, Kernel]:
@@ -175,15 +166,15 @@ def _running(
 
 
 KERNELS = {
-    "cumsum": _scan(_plus, 0.0),
-    "cumprod": _scan(_times, 1.0),
+    "cumsum": _scan(plus, 0.0),
+    "cumprod": _scan(times, 1.0),
     "running_argmax": _running(_at_least, _key),
     "running_argmin": _running(_at_most, _key_of_negative),
 }
 """Of rows, x (outer, length), and of columns, x (outer, length, inner)."""
 
 _cumsum, _cumprod = _along(*KERNELS["cumsum"]), _along(*KERNELS["cumprod"])
-_cumsum_of_integers, _cumprod_of_integers = _along(*_scan(_plus, 0)), _along(*_scan(_times, 1))
+_cumsum_of_integers, _cumprod_of_integers = _along(*_scan(plus, 0)), _along(*_scan(times, 1))
 _best = {
     "f": [_along(*KERNELS[f"running_arg{m}"], np.dtype(np.int64)) for m in ("max", "min")],
     "i": [
