@@ -225,7 +225,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              decorators at the top of a body (tito 9); hooks of a compiled
 #                              step (graph 4); the cell of an LSTM, whose h depends on its c
 #                              (nn 10).
-#                              Narrow matrices, for whose rows a loop is not begun anew, and integers
+#                              Narrow matrices, for whose rows a loop is not begun anew; integers
 #                              and truth values in the kernels of sums and extremes (kernels 253,
 #                              jit 129: copies by rows, in place of three other ways); polynomials
 #                              of float32, ranks in place of an index, seeds many at a time
