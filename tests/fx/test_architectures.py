@@ -121,7 +121,8 @@ def test_both_modes_of_the_optimizer(kind: Kind, frozen: bool) -> None:
     module = optimizer.optimize()
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     expected = outputs(model, kind.batch(1))
-    model.load_state_dict(buffers, strict=False)
+    if not frozen:  # eager has written its statistics; a frozen module refuses written ones
+        model.load_state_dict(buffers, strict=False)
     check_close(outputs(module, kind.batch(1)), expected)
     if not frozen:
         model.load_state_dict(buffers, strict=False)
