@@ -24,6 +24,7 @@ from tinytorch.testing.op_samples import LOWEST
 from tinytorch.testing.source import laid_out
 
 LARGE, SMALL, TINY = (1024, 1024), (32, 64), (6, 8)
+NARROW = (8192, 10)  # as scores of ten classes: a loop over a row has hardly begun when it ends
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,19 @@ class Values:
         extent = self.shape[self.dim or 0] if below is None else below
         return self.rng.integers(0, extent, shape or self.shape)
 
+    @property
+    def sixteenth(self) -> int:
+        """Of the positions along the dimension; one at least."""
+        return max(1, self.shape[self.dim or 0] // 16)
+
     def distinct(self) -> Any:
         """A sixteenth of the positions along the dimension, none twice."""
-        return self.rng.permutation(self.shape[self.dim or 0])[: self.shape[self.dim or 0] // 16]
+        return self.rng.permutation(self.shape[self.dim or 0])[: self.sixteenth]
 
     def part(self) -> Any:
         """What has the length of `distinct` along the dimension."""
         shape = list(self.shape)
-        shape[self.dim or 0] //= 16
+        shape[self.dim or 0] = self.sixteenth
         return self.array(*shape)
 
     def signs(self, *shape: int) -> Any:
@@ -285,7 +291,7 @@ BY_FUNCTION: dict[str, Make] = {
     **dict.fromkeys(("diagflat", "diag_embed"), lambda v: _call(v.array(v.rows))),
     "select": lambda v: _call(v.array(), v.dim, 1),
     "select_scatter": lambda v: _call(v.array(), v.array(v.shape[1 - (v.dim or 0)]), v.dim, 1),
-    "slice_scatter": lambda v: _call(v.array(), v.part(), v.dim, 0, v.shape[v.dim or 0] // 16),
+    "slice_scatter": lambda v: _call(v.array(), v.part(), v.dim, 0, v.sixteenth),
     "index_select": lambda v: _call(v.array(), v.dim, v.distinct()),
     "index_add": lambda v: _call(v.array(), v.dim, v.distinct(), v.part()),
     "index_copy": lambda v: _call(v.array(), v.dim, v.distinct(), v.part()),

@@ -1,4 +1,5 @@
-"""Every public function beside PyTorch and NumPy: large and small, each layout, dim and dtype.
+"""Every public function beside PyTorch and NumPy: large and small, or in short rows (`--sizes
+narrow`), each layout, dim and dtype.
 
 Ratios are ours / PyTorch: 2.00 says that we take twice as long. One thread, CPU time, the fastest
 of interleaved samples. "backward" is a forward pass that is recorded, and its gradients.
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from op_arguments import (
-    LARGE, OURS, SMALL, TINY, Values, as_tensors, call_of, dims_of, functions, of_library,
+    LARGE, NARROW, OURS, SMALL, TINY, Values, as_tensors, call_of, dims_of, functions, of_library,
 )  # fmt: skip
 from runner import Case, Result, as_json, measure
 
@@ -29,7 +30,7 @@ from tinytorch.bench import format_table
 from tinytorch.replay.function import HOT
 
 BACKENDS = ("optimized", "numpy")
-SIZES = {"large": LARGE, "small": SMALL, "tiny": TINY}
+SIZES = {"large": LARGE, "small": SMALL, "narrow": NARROW, "tiny": TINY}
 DTYPES = ("float32", "float64", "int64")
 LAYOUTS = ("contiguous", "transposed")
 LIMITS = (1.0, 1.3, 2.0, 5.0)

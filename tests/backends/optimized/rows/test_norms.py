@@ -114,6 +114,20 @@ def test_batch_norm(n, c, rest, dtype, offset, seed):
     np.testing.assert_allclose(dw, exact.astype(float), atol=bound * 40)
 
 
+@pytest.mark.parametrize("far", [0.5, 1.9, 2.1, 30.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_first_number_far_from_the_others_costs_no_digits(far, dtype, rng):
+    x = rng.standard_normal((20, 1000))
+    x[:, 0] = far
+    x = (x + 7).astype(dtype)
+    ones, zeros = np.ones(1000, dtype), np.zeros(1000, dtype)
+    out = layer_norm.layer_norm(x, ones, zeros, eps=EPS)
+    exact = normalised(x, -1)
+    # of the mean, eps |x| over a standard deviation; of the variance, a few eps of the result
+    eps = float(np.finfo(dtype).eps)
+    assert (np.abs(out - exact) <= 20 * eps * (1 + np.abs(exact))).all()
+
+
 def test_large_mean_does_not_cancel():
     # E[x^2] - E[x]^2 would lose all digits here
     x = (1000 + np.arange(8) / 8).astype(np.float32).reshape(1, 8)

@@ -5,10 +5,13 @@
 With h = g w, the gradient for x is  dx = r (h - mean(h) - xhat mean(h xhat)): what h would change
 in the mean and in the variance of the row is taken out of it.
 
-The variance is the mean of squared differences from the mean, in a second pass over the row: the
-shortcut E[x^2] - E[x]^2 cancels where the mean is large.
+The shortcut var(x) = E[(x - c)^2] - E[x - c]^2 takes one pass over the row, but cancels where c is
+far from the mean; there the variance is the mean of squared differences from the mean, in a second
+pass.
 
-Source: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016, arXiv:1607.06450.
+Sources: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016, arXiv:1607.06450; T. Chan, G. Golub,
+R. LeVeque, "Algorithms for computing the sample variance", The American Statistician 37, 1983 (the
+shift by c).
 """
 
 from __future__ import annotations
@@ -29,10 +32,23 @@ from tinytorch.jit.parallel import shared
 
 @kernel(force_inline=True)
 def statistics(row: Any, eps: float) -> Any:
-    """Mean, and 1 / sqrt(variance + eps)."""
+    """Mean, and 1 / sqrt(variance + eps).
+
+    The shift is the row's first number. Where that is two standard deviations or more from the
+    mean, the difference would lose bits.
+    """
     real = row.dtype.type
-    mean = total(row) / real(row.size)
-    variance = squares(row, mean) / real(row.size)
+    size, first = real(row.size), row[0] if row.size else real(0)
+    shifted, spread = real(0), real(0)
+    for j in range(row.size):
+        difference = row[j] - first
+        shifted += difference
+        spread += difference * difference
+    offset = shifted / size
+    mean, variance = first + offset, spread / size - offset * offset
+    if offset * offset > real(4) * variance:
+        mean = total(row) / size
+        variance = squares(row, mean) / size
     return mean, real(1) / np.sqrt(variance + real(eps))
 
 
