@@ -24,7 +24,7 @@ from tinytorch.testing.op_samples import LOWEST
 from tinytorch.testing.source import laid_out
 
 LARGE, SMALL, TINY = (1024, 1024), (32, 64), (6, 8)
-NARROW = (8192, 10)  # as scores of ten classes: a loop over a row has hardly begun when it ends
+NARROW = (4096, 10)  # as scores of ten classes: a loop over a row has hardly begun when it ends
 
 
 @dataclass(frozen=True)

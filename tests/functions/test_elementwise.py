@@ -173,6 +173,15 @@ def test_alpha(rng):
     assert_like_torch(lambda x, y: x.add(y, alpha=2), None, true, integers)
 
 
+@pytest.mark.parametrize("alpha", [3, 0.25, -2.5, 0.0])
+def test_multiples_are_added_as_before_once_they_are_replayed(alpha, rng):
+    with tinytorch.using_backend("optimized"):
+        for _ in range(40):
+            a, b = rng.standard_normal((2, 3, 4)).astype(np.float32)
+            for name in ("add", "sub"):
+                assert_like_torch(lambda x, y, f=name: getattr(x, f)(y, alpha=alpha), None, a, b)
+
+
 @pytest.mark.parametrize("alpha", [2.0, 2.5, True])
 def test_alpha_of_another_kind_than_the_sum_is_refused(alpha):
     x = tinytorch.tensor([1, 2])

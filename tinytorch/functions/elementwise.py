@@ -18,6 +18,7 @@ from tinytorch.dtypes import LIMITS, Array, bool_, meta_of_array, number_of, pro
 from tinytorch.errors import DTypeError
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
+from tinytorch.functions.multiples import minus_multiple, plus_multiple
 from tinytorch.functions.publish import METHODS, publish
 from tinytorch.state import STATE
 
@@ -29,12 +30,16 @@ Operand = "Tensor | float"
 
 def add(a: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a + alpha * b"""
-    return apply(ops.add, a, scaled(a, other, alpha))
+    is_plain = type(alpha) is int and alpha == 1
+    total: Tensor = apply(ops.add, a, other) if is_plain else plus_multiple(a, other, alpha)
+    return total
 
 
 def sub(a: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a - alpha * b"""
-    return apply(ops.sub, a, scaled(a, other, alpha))
+    is_plain = type(alpha) is int and alpha == 1
+    difference: Tensor = apply(ops.sub, a, other) if is_plain else minus_multiple(a, other, alpha)
+    return difference
 
 
 def mul(a: Tensor | float, other: Tensor | float) -> Tensor:
@@ -85,31 +90,6 @@ def fmod(a: Tensor | float, other: Tensor | float) -> Tensor:
     negative = lt(first, 0)  # its gradient at 0 is that of either side, and that of abs is 0
     size = apply(ops.remainder, apply(ops.where, negative, neg(first), first), abs(second))
     return apply(ops.where, negative, neg(size), size)
-
-
-def scaled(a: Tensor | float, b: Tensor | float, alpha: float) -> Tensor | float:
-    """alpha * b in the dtype of a + b: 2 * int8 would overflow beside a tensor of floats.
-
-    Raises:
-        DTypeError: alpha is a float and a + b is not, or a bool and a + b is none.
-    """
-    if type(alpha) is int and alpha == 1:
-        return b
-    dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
-    is_refused = dtype is not bool_ if isinstance(alpha, bool) else (
-        isinstance(alpha, float) and not dtype.is_floating_point
-    )  # fmt: skip
-    if is_refused:
-        raise DTypeError(
-            f"alpha={alpha!r} beside operands whose sum is {dtype.name}: a float scales floats "
-            f"only, a bool only bool; convert a tensor, x.float(), or alpha"
-        )
-    if dtype is bool_:  # True + True is True
-        alpha = bool(alpha)
-    alpha = number_of("alpha", alpha, dtype)
-    if not hasattr(b, "meta"):
-        return b * alpha if dtype is not bool_ else b and alpha
-    return apply(ops.mul, b.to(dtype), alpha)  # type: ignore[union-attr]
 
 
 def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
@@ -497,7 +477,7 @@ def isfinite(a: Tensor) -> Tensor:
 fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
-    hidden="as_tensors arrays_of_integers of_array scaled",
+    hidden="as_tensors arrays_of_integers of_array",
     replayed="logical_and logical_or logical_not logical_xor clip",
     functions="where",
     methods="positive",

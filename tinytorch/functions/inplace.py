@@ -32,6 +32,7 @@ from tinytorch.functions import (
     elementwise,
     mathematics,
     movement,
+    multiples,
     scattering,
     subscripts,
 )
@@ -89,7 +90,7 @@ def _arithmetic(op: Any, function: Callable[..., Tensor], ufunc: Any) -> Callabl
             raise DTypeError(
                 f"in-place division would round {x.dtype.name}; use t = t / other, or rounding_mode"
             )
-        scaled = elementwise.scaled(x, other, alpha)
+        scaled = multiples.scaled(x, other, alpha)
         if records(x, other):
             rebind(x, op.name, function, scaled)
         else:
