@@ -158,7 +158,7 @@ def put_gradient(g: Tensor, x_shape: Shape, index: Tensor, dim: int, reduce: str
         index, dim, reduce: those of `scatter`.
     """
     taken = apply(ops.gather, g, index, dim=dim)
-    is_large = index.numel() >= LARGE
+    is_large = max(index.numel(), math.prod(x_shape)) >= LARGE
     if reduce == "add" or (is_large and holds(index, _are_distinct, dim, traced=False)):
         return taken
     order = movement.in_shape(_counted(index.numel()), index.shape)

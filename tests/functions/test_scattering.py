@@ -146,6 +146,15 @@ def test_running_extremes_and_their_places():
                 np.testing.assert_array_equal(found.indices.numpy(), expected.indices.numpy())
 
 
+@pytest.mark.parametrize("name", ["index_add", "index_copy"])
+@pytest.mark.parametrize("outside", [-1, 2, 2**40])
+def test_slices_that_are_not_there_are_refused_as_by_pytorch(name, outside):
+    for lib in (torch, tinytorch):
+        x, index = lib.zeros(2, 3), lib.tensor([outside])
+        with pytest.raises((IndexError, RuntimeError), match="out of (range|bounds)"):
+            getattr(x, name)(0, index, lib.ones(1, 3))
+
+
 def test_index_add_along_each_dimension():
     rng = np.random.default_rng(0)
     x, index = rng.standard_normal((3, 4, 2)), np.array([1, 0, 1])

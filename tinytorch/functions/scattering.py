@@ -123,10 +123,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     index = _flat("index_add", index)
     source = _slices("index_add", x, dim, index, source)
     if dim or source.numel() < x.numel():  # along rows as they are in memory; or few rows
-        line = movement.reshape(index, (-1, *(1,) * (x.ndim - dim - 1)))
-        places = movement.expand(line, source.shape)
-        values = source if alpha == 1 else source * alpha
-        return apply(ops.scatter, x, places, values, dim=dim, reduce="add")
+        return _at_slices(x, dim, index, source if alpha == 1 else source * alpha, "add")
     added = apply(ops.scatter_add, source, index, length=x.shape[0])
     return x + (added if alpha == 1 else added * alpha)
 
@@ -135,9 +132,18 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x, with source[i] in place of the slice index[i] along `dim`; errors as of `index_add`."""
     if not x.ndim:
         return movement.reshape(source, ())
-    dim, index = normalize_dim(dim, x.ndim), _flat("index_copy", index)
-    source = _slices("index_copy", x, dim, index, source)
-    return put(x, (slice(None),) * dim + (index,), source)
+    dim = normalize_dim(dim, x.ndim)
+    check_range(index, x.shape[dim])
+    index = _flat("index_copy", index)
+    source = _slices("index_copy", x, dim, index, source).to(x.dtype)
+    return _at_slices(x, dim, index, source, "none")
+
+
+def _at_slices(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: str) -> Tensor:
+    """x, with the slices of `values` put or added at the slices `index` along `dim`."""
+    line = movement.reshape(index, (-1, *(1,) * (x.ndim - dim - 1)))
+    places = movement.expand(line, values.shape)
+    return apply(ops.scatter, x, places, values, dim=dim, reduce=reduce)
 
 
 def _flat(name: str, index: Tensor) -> Tensor:
@@ -199,9 +205,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
     if dim is not None:
         places = from_front(index[dim] if isinstance(index, tuple) else index, x.shape[dim], dim)
         shape = (*x.shape[:dim], places.numel(), *x.shape[dim + 1 :])
-        line = movement.reshape(places, (-1, *(1,) * (x.ndim - dim - 1)))
-        given = movement.expand(line, shape), _spread(value, shape)
-        return apply(ops.scatter, x, *given, dim=dim, reduce=reduce)
+        return _at_slices(x, dim, places, _spread(value, shape), reduce)
     numbers = np.arange(math.prod(x.shape)).reshape(x.shape)
     positions = subscripts.getitem(wrap(numbers, meta_of_array(numbers)), index)
     values = movement.reshape(_spread(value, positions.shape), (-1,))

@@ -112,12 +112,31 @@ def test_by_an_index_that_is_a_line(dtype: str, rng: Any) -> None:
 def test_few_elements_of_a_large_array(rng: Any) -> None:
     x, index = rng.standard_normal((256, 128)).astype(np.float32), rng.integers(0, 128, (256, 1))
     gather = small_index.gather(plan_of("gather", x, index, dim=1))
-    assert (
-        gather
-        and small_index.scatter(plan_of("scatter", x, index, x[:, :1], dim=1, reduce="add")) is None
-    )
+    put = small_index.scatter(plan_of("scatter", x, index, x[:, :1], dim=1, reduce="add"))
     for a in layouts(x):
         same(gather(a, index, dim=1), np.take_along_axis(x, index, 1))
+        wanted = reference.scatter(a, index, x[:, :1], dim=1, reduce="add")
+        same(put(a, index, x[:, :1], dim=1, reduce="add"), wanted)
+
+
+@pytest.mark.parametrize("reduce", ["add", "none"])
+@pytest.mark.parametrize("shape", [(300, 200), (6, 50, 90)])
+def test_a_line_in_a_large_array_as_op_by_op(reduce: str, shape: Any, rng: Any) -> None:
+    x = rng.standard_normal(shape).astype(np.float32)
+    zeros = np.broadcast_to(np.float32(0), shape)
+    for dim, places in itertools.product(range(len(shape)), (1, 5)):
+        line, params = rng.integers(0, shape[dim], places), {"dim": dim, "reduce": reduce}
+        sizes = (*shape[:dim], places, *shape[dim + 1 :])
+        index = np.broadcast_to(line.reshape(-1, *(1,) * (len(shape) - dim - 1)), sizes)
+        src = rng.standard_normal(sizes).astype(np.float32)
+        put = small_index.scatter(plan_of("scatter", x, index, src, **params)).of_line()
+        for a, values in ((x, src), (zeros, src), (x[::-1], src[..., ::-1]), (x.T.copy().T, src)):
+            found = put(a, line, values, **params)
+            np.testing.assert_array_equal(found, reference.scatter(a, index, values, **params))
+            assert found.strides == embedding.scatter(a, index, values, **params).strides
+        for outside in (-1, shape[dim], 2**62):
+            with pytest.raises(IndexError, match="scatter: an index is not in 0 to"):
+                put(x, np.full(places, outside), src, **params)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -112,6 +112,11 @@ def gather_slices(x: Array, line: Array, out: Array) -> None:
 @kernel
 def scatter_line(line: Array, src: Array, out: Array, add: bool) -> None:
     """Put or add each src[i, j] at out[i, line[j]]."""
+    if line.size == 1:  # no loop to begin for each row
+        at = line[0]
+        for i in range(out.shape[0]):
+            out[i, at] = out[i, at] + src[i, 0] if add else src[i, 0]
+        return
     for i in range(out.shape[0]):
         values, row = src[i], out[i]
         for j in range(values.size):
@@ -154,15 +159,12 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     Raises:
         IndexError: an index is negative or out of range.
     """
-    order = order_in_memory([x]) if index.size and _line_of(index, dim) is not None else None
+    line = _line_of(index, dim)
+    order = None if line is None else order_in_memory([x])
     if order is not None:
         turned = (a.transpose(order) for a in (x, index, src))
         return scatter(*turned, dim=order.index(dim), reduce=reduce).transpose(inverse(order))
-    out = buffers.empty(x.shape, x.dtype)
-    if out.size and not any(x.strides):  # one number, expanded: the zeros of a gradient
-        fill_array(out, x[(0,) * x.ndim])
-    else:
-        np.copyto(out, contiguous(x) if pays_by_tiles(x) else x)
+    out = copied_or_filled(x)
     near = within_reach(out, index, dim)
     if not index.size:
         return out
@@ -171,7 +173,7 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     run = scatter_columns if tail else scatter_rows
     target = contiguous(near).reshape(-1, x.shape[dim], *tail)
     shape = (-1, index.shape[dim], *tail)
-    values, line = contiguous(src).reshape(shape), _line_of(index, dim)
+    values = contiguous(src).reshape(shape)
     if line is None:
         fits = run(contiguous(index).reshape(shape), values, target, reduce == "add")
     elif fits := bool(line.min() >= 0 and line.max() < x.shape[dim]):
@@ -181,6 +183,16 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
         raise out_of_range(x.shape[dim])
     if near.shape != out.shape:  # then the target is a copy
         near[...] = target.reshape(near.shape)
+    return out
+
+
+def copied_or_filled(x: Array) -> Array:
+    """A copy in C order."""
+    out = buffers.empty(x.shape, x.dtype)
+    if out.size and not any(x.strides):  # one number, expanded: the zeros of a gradient
+        fill_array(out, x[(0,) * x.ndim])
+    else:
+        np.copyto(out, contiguous(x) if pays_by_tiles(x) else x)
     return out
 
 
@@ -195,7 +207,8 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
         x = within_reach(x, index, dim)
     if FEW * index.size <= x.size and not x.flags.c_contiguous:  # of which less is read than copied
         return np.take_along_axis(x, index, dim)
-    order = order_in_memory([x]) if index.size and _line_of(index, dim) is not None else None
+    line = _line_of(index, dim)
+    order = None if line is None else order_in_memory([x])
     if order is not None:
         along = gather(x.transpose(order), index.transpose(order), dim=order.index(dim))
         return along.transpose(inverse(order))
@@ -205,7 +218,7 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     inner = math.prod(index.shape[dim + 1 :])
     tail = (inner,) if inner > 1 else ()
     of_x, of_index = (-1, x.shape[dim], *tail), (-1, index.shape[dim], *tail)
-    source, line = contiguous(x).reshape(of_x), _line_of(index, dim)
+    source = contiguous(x).reshape(of_x)
     if line is None:
         run = gather_columns if tail else gather_rows
         run(source, contiguous(index).reshape(of_index), out.reshape(of_index))

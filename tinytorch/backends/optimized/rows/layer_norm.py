@@ -9,9 +9,9 @@ The shortcut var(x) = E[(x - c)^2] - E[x - c]^2 takes one pass over the row, but
 far from the mean; there the variance is the mean of squared differences from the mean, in a second
 pass.
 
-Sources: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016, arXiv:1607.06450; T. Chan, G. Golub,
-R. LeVeque, "Algorithms for computing the sample variance", The American Statistician 37, 1983 (the
-shift by c).
+Sources: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016, arXiv:1607.06450; T. Chan,
+G. Golub, R. LeVeque, "Algorithms for computing the sample variance", The American Statistician 37,
+1983 (the shift by c).
 """
 
 from __future__ import annotations

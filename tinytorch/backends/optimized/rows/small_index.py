@@ -28,7 +28,7 @@ from tinytorch.backends.optimized.rows.small import (
 )
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import in_order
+from tinytorch.jit.contiguous import contiguous, in_order, order_in_memory
 from tinytorch.op import Plan
 
 
@@ -129,8 +129,8 @@ def _scatter(
 
 
 def scatter(plan: Plan) -> Kernel | None:
-    """See `embedding.scatter`."""
-    if not is_small(plan) or not _has_one_shape(plan) or len(set(dtypes_of(plan)[::2])) > 1:
+    """See `embedding.scatter`, which a line in a large array does not need either."""
+    if not _has_one_shape(plan) or len(set(dtypes_of(plan)[::2])) > 1 or 0 in plan.meta.shape:
         return None
     dim, index = plan.params["dim"], plan.operands[1]
     assert isinstance(index, TensorMeta)
@@ -138,6 +138,10 @@ def scatter(plan: Plan) -> Kernel | None:
     is_sum = plan.params["reduce"] == "add"
     sizes = outer, length, index.shape[dim], inner, int(is_sum)
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+    if not is_small(plan):
+        of_any: Any = partial(embedding.scatter)
+        of_any.of_line = lambda: _scatter_large_line(plan, sizes)
+        return of_any if index.size else None
 
     def kernel_of(function: Any) -> Any:
         step = partial(_scatter_entry(dtype, function), *sizes)
@@ -159,6 +163,28 @@ def scatter(plan: Plan) -> Kernel | None:
     return kernel
 
 
+def _scatter_large_line(plan: Plan, sizes: tuple[int, ...]) -> Kernel:
+    dim, index, dtype = plan.params["dim"], plan.operands[1], plan.meta.dtype.dtype
+    assert isinstance(index, TensorMeta)
+    step, of_line = partial(_put_entry(dtype), *sizes), [1] * index.ndim
+    of_line[dim] = -1
+
+    def run(x: Array, line: Array, src: Array, **params: Any) -> Array:
+        if order_in_memory([x]) is not None:
+            index_of_all = np.broadcast_to(line.reshape(of_line), index.shape)
+            return embedding.scatter(x, index_of_all, src, **params)
+        out = embedding.copied_or_filled(x)
+        try:
+            fits = step(line, src, out)
+        except BufferError:
+            fits = step(contiguous(line), contiguous(src), out)
+        if not fits:
+            raise embedding.out_of_range(sizes[1])
+        return out
+
+    return run
+
+
 @compiled
 def _scatter_line(
     outer: int,
@@ -173,6 +199,13 @@ def _scatter_line(
 ) -> bool:
     for i in range(x.size):
         out[i] = x[i]
+    return _put_line(outer, length, count, inner, add, line, src, out)
+
+
+@compiled
+def _put_line(
+    outer: int, length: int, count: int, inner: int, add: int, line: Array, src: Array, out: Array
+) -> bool:
     if not _is_within(length, line):
         return False
     if inner == 1:
@@ -182,6 +215,11 @@ def _scatter_line(
         slices = out.reshape((outer, length, inner))
         embedding.scatter_slices(line, src.reshape((outer, count, inner)), slices, add == 1)
     return True
+
+
+@cache
+def _put_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    return entry(_put_line, 5, INT64, dtype, dtype)
 
 
 @cache
