@@ -60,7 +60,7 @@ def test_sums_of_any_dimensions_and_operands(shape, dims, keepdim, kinds, turned
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(300, 5000), (30, 300)])
+@pytest.mark.parametrize("shape", [(300, 5000), (30, 300), (4096, 10), (4900, 7)])
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
 def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
     from tinytorch.backends.optimized.rows import reductions
@@ -70,6 +70,23 @@ def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
     stored = (x - y) * np.float32(0.3)
     wanted = reductions.sum(stored, dims=dims, keepdim=False)
     assert run(x, y, 0.3, dims=dims, keepdim=False).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["whole", "kept", "reduced", "last", "0-d", "number"])
+@pytest.mark.parametrize("shape", [(4096, 10), (3, 2000, 4), (5003, 7)])
+def test_short_columns(shape, kind, rng):
+    dims = (len(shape) - 2,)
+    x, other = rng.standard_normal(shape).astype(np.float32), of_kind(kind, shape, dims, rng)
+    if kind != "number":
+        other = other.astype(np.float32)
+    operands = x.shape, getattr(other, "shape", None), None
+    run = program_sums.specialize(TERMS, x.dtype, operands, dims, False)
+    wanted = ((x.astype(float) - other) * 0.3).sum(dims)
+    for layout in (x, x[::-1], np.asfortranarray(x), np.repeat(x, 2, -1)[..., ::2]):
+        expected = ((layout.astype(float) - other) * 0.3).sum(dims)
+        found = run(layout, other, 0.3, dims=dims, keepdim=False)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-3)
 
 
 @pytest.mark.slow_beyond(1)

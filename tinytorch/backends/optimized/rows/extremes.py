@@ -20,7 +20,7 @@ from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
-LEAST_COLUMNS = 8  # NumPy turns an array of fewer in less time
+LEAST_COLUMNS = 20  # NumPy turns an array of fewer in less time
 _DTYPES = frozenset(map(np.dtype, (np.float32, np.float64, np.int64)))
 
 

@@ -179,6 +179,42 @@ def _small(
     return kernel
 
 
+def _of_narrow(
+    step: Callable[..., Array],
+    otherwise: Callable[..., Array],
+    kinds: str,
+    wide: Shape,
+    inner: int,
+    result: Shape,
+) -> Callable[..., Array]:
+    """The kernel of short columns, several rows of which are taken side by side as one.
+
+    Args:
+        step: sums an array of the shape `wide` over its second dimension.
+        otherwise: what runs where an operand is not in C order.
+    """
+    outer, _, width = wide
+    beside = width // inner
+
+    def several(x: Any, kind: str) -> Any:
+        if kind == "v":
+            return x.reshape(wide)
+        if kind == "r":
+            rows = np.broadcast_to(x.reshape(outer, 1, inner), (outer, beside, inner))
+            return rows.reshape(outer, 1, width)
+        return x.reshape(()) if type(x) is np.ndarray else x
+
+    def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
+        if not all([type(x) is not np.ndarray or x.flags.c_contiguous for x in values]):
+            return otherwise(*values, dims=dims, keepdim=keepdim)
+        parts = step(*map(several, values, kinds), dims=(1,), keepdim=False)
+        by_rows = parts.reshape(outer, beside, inner)
+        return reductions.sum(by_rows, dims=(1,), keepdim=False).reshape(result)
+
+    kernel.gives_arrays = True  # type: ignore[attr-defined]
+    return kernel
+
+
 def specialize(
     program: Program,
     dtype: np.dtype[Any],
@@ -273,4 +309,22 @@ def specialize(
         return out.reshape(result)
 
     kernel.gives_arrays = True  # type: ignore[attr-defined]
-    return kernel
+    sizes = {"v": math.prod(whole), "r": outer * inner}  # of operands that are not spread
+    if others or not reductions.is_narrow(reduced, inner) or any(
+        kind == "l" or math.prod(shape or ()) != sizes.get(kind, 1)
+        for kind, shape in zip(kinds, operands, strict=True)
+    ):  # fmt: skip
+        return kernel
+    beside = reductions.rows_beside(reduced, inner)
+    if reduced % beside:
+        return kernel
+    wide = outer, reduced // beside, beside * inner
+    shapes_of = {"v": wide, "r": (outer, 1, wide[2])}
+    of_wide = tuple(
+        [
+            None if shape is None else shapes_of.get(kind, ())
+            for kind, shape in zip(kinds, operands, strict=True)
+        ]
+    )
+    several = specialize(program, dtype, of_wide, (1,), False, bools)
+    return _of_narrow(several, kernel, kinds, wide, inner, result)

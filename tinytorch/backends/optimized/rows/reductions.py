@@ -210,9 +210,19 @@ _OF_INTEGERS = {
 """The same of int64, and of bool as bytes."""
 
 
-def _is_narrow(reduced: int, inner: int) -> bool:
+def is_narrow(reduced: int, inner: int) -> bool:
     """Whether columns are so many and short that several rows are taken side by side."""
     return 1 < inner <= WIDE // 4 and reduced * inner >= 4 * WIDE
+
+
+@kernel
+def rows_beside(reduced: int, inner: int) -> int:
+    """How many rows are taken side by side: without a rest, where half as many have none."""
+    most = min(WIDE // inner, int(math.sqrt(reduced)))
+    for count in range(most, most // 2, -1):
+        if reduced % count == 0:
+            return count
+    return most
 
 
 def _of_narrow(columns: Kernel) -> Kernel:
@@ -224,7 +234,7 @@ def _of_narrow(columns: Kernel) -> Kernel:
     @kernel
     def narrow(x: Array, out: Array) -> None:
         outer, reduced, inner = x.shape
-        beside = min(WIDE // inner, int(math.sqrt(reduced)))
+        beside = rows_beside(reduced, inner)
         count = reduced // beside
         whole = count * beside
         wide = np.empty((1, beside * inner), x.dtype)
@@ -249,7 +259,7 @@ def _kernel_of(name: str, dtype: np.dtype[Any], reduced: int, inner: int) -> Ker
     rows, columns = (KERNELS if dtype.kind == "f" else _OF_INTEGERS)[name]
     if inner == 1:
         return rows
-    return _NARROW[columns] if _is_narrow(reduced, inner) else columns
+    return _NARROW[columns] if is_narrow(reduced, inner) else columns
 
 
 @lru_cache(4096)
