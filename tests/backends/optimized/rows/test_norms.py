@@ -34,9 +34,11 @@ common = dict(
     seed=st.integers(0, 2**32 - 1),
 )
 
+lengths = st.one_of(st.integers(1, 50), st.sampled_from([257, 300, 1000]))  # and of long rows
+
 
 @pytest.mark.slow
-@given(lead=st.lists(st.integers(1, 6), max_size=2), d=st.integers(1, 50), **common)
+@given(lead=st.lists(st.integers(1, 6), max_size=2), d=lengths, **common)
 def test_layer_norm(lead, d, dtype, offset, seed):
     rng = np.random.default_rng(seed)
     x = (offset + rng.standard_normal((*lead, d))).astype(dtype)
@@ -57,7 +59,7 @@ def test_layer_norm(lead, d, dtype, offset, seed):
 
 
 @pytest.mark.slow
-@given(n=st.integers(1, 300), d=st.integers(1, 50), add=st.booleans(), **common)
+@given(n=st.integers(1, 300), d=lengths, add=st.booleans(), **common)
 def test_all_gradients_of_layer_norm_in_one_pass(n, d, add, dtype, offset, seed):
     rng = np.random.default_rng(seed)
     x = (offset + rng.standard_normal((n, d))).astype(dtype)

@@ -65,7 +65,7 @@ def _exp(e: VectorEmitter, x: Value) -> Value:
     return build.fmul(series, build.bitcast(power, e.vector))
 
 
-def _folded(e: VectorEmitter, x: Value, combine: Callable[[Value, Value], Value]) -> Value:
+def folded(e: VectorEmitter, x: Value, combine: Callable[[Value, Value], Value]) -> Value:
     """All lanes combined into one scalar: halves, then quarters, ..."""
     lanes = e.lanes
     while lanes > 1:
@@ -74,7 +74,7 @@ def _folded(e: VectorEmitter, x: Value, combine: Callable[[Value, Value], Value]
     return e.builder.extract_element(x, ir.Constant(I32, 0))
 
 
-def _vectors(e: VectorEmitter, count: Value) -> tuple[Value, Value]:
+def vectors_of(e: VectorEmitter, count: Value) -> tuple[Value, Value]:
     """Of `count` elements how many vectors are before the last, and the mask of the last."""
     whole = e.builder.sdiv(e.add(count, -1), i64(e.lanes))
     return whole, e.first_lanes(e.builder.sub(count, e.mul(whole, e.lanes)))
@@ -100,7 +100,7 @@ def scale(e: VectorEmitter, row: Value, count: Value, factor: Value, to: Value) 
         e.store(build.fmul(e.load(source), factors), target)
         return [e.at(at, e.register_bytes) for at in state]
 
-    whole, mask = _vectors(e, count)
+    whole, mask = vectors_of(e, count)
     source, target = e.loop(whole, [e.pointer(row), e.pointer(to)], step)
     e.store(build.fmul(e.load(source, mask), factors), target, mask)
 
@@ -123,11 +123,11 @@ def find_largest(e: VectorEmitter, row: Value, count: Value, to: Value) -> None:
         at, best = state
         return [e.at(at, e.register_bytes), larger(e.load(at), best)]
 
-    whole, mask = _vectors(e, count)
+    whole, mask = vectors_of(e, count)
     lowest = e.constant(-math.inf)
     at, best = e.loop(whole, [e.pointer(row), lowest], step)
     best = larger(build.select(mask, e.load(at), lowest), best)
-    e.store_scalar(_folded(e, best, larger), e.pointer(to))
+    e.store_scalar(folded(e, best, larger), e.pointer(to))
 
 
 def _exponentiate_twin(dtype: Any, row: int, count: int, shift: Any, to: int) -> None:
@@ -150,11 +150,11 @@ def exponentiate(e: VectorEmitter, row: Value, count: Value, shift: Value, to: V
         e.store(value, at)
         return [e.at(at, e.register_bytes), build.fadd(total, value)]
 
-    whole, mask = _vectors(e, count)
+    whole, mask = vectors_of(e, count)
     at, total = e.loop(whole, [e.pointer(row), e.zeros], step)
     value = _exp(e, build.fsub(build.select(mask, e.load(at), lowest), shifts))
     e.store(value, at)
-    e.store_scalar(_folded(e, build.fadd(total, value), build.fadd), e.pointer(to))
+    e.store_scalar(folded(e, build.fadd(total, value), build.fadd), e.pointer(to))
     _store_zeros(e, e.at(at, e.register_bytes))
 
 
@@ -173,7 +173,7 @@ def differentiate(
     result, becomes that of the scores,  weights * (change - sum(weights * change)),  and MOST_ROWS
     elements after it 0."""
     build, factors = e.builder, e.splat(factor)
-    whole, mask = _vectors(e, count)
+    whole, mask = vectors_of(e, count)
 
     def add_product(state: list[Value]) -> list[Value]:
         w, g, total = state
@@ -193,7 +193,7 @@ def differentiate(
     start = [e.pointer(weights), e.pointer(change)]
     w, g, total = e.loop(whole, [*start, e.zeros], add_product)
     last = build.select(mask, e.load(g), e.zeros)
-    total = _folded(e, e.fma(e.load(w), last, total), build.fadd)
+    total = folded(e, e.fma(e.load(w), last, total), build.fadd)
     inner = build.fmul(e.splat(total), factors)
     w, g = e.loop(whole, start, step)
     for at, value in zip((w, g), results(w, g, last), strict=True):

@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.blocked.sums import squares, total
+from tinytorch.backends.optimized.rows import layer_norm_rows
+from tinytorch.backends.optimized.rows.layer_norm_rows import add_weight, differentiate, normalise
 from tinytorch.backends.optimized.rows.reductions import COLUMN_BLOCK
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 from tinytorch.jit.parallel import shared
 
 
@@ -52,8 +55,21 @@ def statistics(row: Any, eps: float) -> Any:
     return mean, real(1) / np.sqrt(variance + real(eps))
 
 
+@kernel(force_inline=True)
+def is_short(x: Any) -> Any:
+    """Whether its rows are for the kernels of `layer_norm_rows`."""
+    return 0 < x.shape[1] * x.itemsize <= layer_norm_rows.MOST_BYTES
+
+
 @kernel
 def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
+    real = x.dtype.type
+    if is_short(x):
+        row, to, step = address(x), address(out), x.shape[1] * x.itemsize
+        for _ in range(x.shape[0]):
+            normalise(real, row, x.shape[1], address(w), address(b), real(eps), to)
+            row, to = row + step, to + step
+        return
     for i in range(x.shape[0]):
         row, result = x[i], out[i]
         mean, scale = statistics(row, eps)
@@ -85,6 +101,13 @@ def change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
 
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
+    real = x.dtype.type
+    if is_short(x):
+        upper, row, to, step = address(g), address(x), address(dx), x.shape[1] * x.itemsize
+        for _ in range(x.shape[0]):
+            differentiate(real, upper, row, x.shape[1], address(w), real(eps), 0, to, 0, 0)
+            upper, row, to = upper + step, row + step, to + step
+        return
     for i in range(x.shape[0]):
         upper, row, result = g[i], x[i], dx[i]
         mean, scale, shift, slope = change_of_row(upper, row, w, eps)
@@ -104,6 +127,7 @@ def gradients(
         dx: (n, d); it shares no memory with g and x.
         dw, db: (d,).
     """
+    real, step = x.dtype.type, x.shape[1] * x.itemsize
     parts = np.empty((2, x.shape[1]), x.dtype)
     dw[:] = 0
     db[:] = 0
@@ -111,6 +135,12 @@ def gradients(
         parts[:] = 0
         dw_part, db_part = parts[0], parts[1]
         for i in range(first, min(first + COLUMN_BLOCK, x.shape[0])):
+            if is_short(x):
+                differentiate(
+                    real, address(g) + i * step, address(x) + i * step, x.shape[1], address(w),
+                    real(eps), int(add), address(dx) + i * step, address(dw_part), address(db_part),
+                )  # fmt: skip
+                continue
             upper, row, result = g[i], x[i], dx[i]
             mean, scale, shift, slope = change_of_row(upper, row, w, eps)
             # One loop: that no memory is shared is asked once. But lines of dx that were not read
@@ -136,6 +166,13 @@ def gradients(
 def _weight(g: Array, x: Array, eps: float, dw: Array) -> None:
     """On one thread: all rows add to the same weights."""
     dw[:] = 0
+    real = x.dtype.type
+    if is_short(x):
+        upper, row, step = address(g), address(x), x.shape[1] * x.itemsize
+        for _ in range(x.shape[0]):
+            add_weight(real, upper, row, x.shape[1], real(eps), address(dw))
+            upper, row = upper + step, row + step
+        return
     for i in range(x.shape[0]):
         upper, row = g[i], x[i]
         mean, scale = statistics(row, eps)
