@@ -1,8 +1,9 @@
 """A student's cell into their package: definitions of the cell in place of the package's.
 
-What stays is the file: its imports, its other definitions, the decorators of the replaced one. What
-the student's code needs and defines in the same cell (imports, helper functions, constants) goes
-with it; what the cell does besides (prints, experiments) does not.
+What stays is the file: its imports, its other definitions, the decorators of the replaced one (only
+if it has none, those of the student's go with it, as `@no_grad()` does). What the student's code
+needs and defines in the same cell (imports, helper functions, constants) goes with it; what the
+cell does besides (prints, experiments) does not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def splice(
         new = _student_definition(cell, target)
         old = _package_definition(text, target)
         helpers = _helpers(new, targets)
-        source = "\n".join([_lines_of(new), *[textwrap.dedent(h.text()) for h in helpers]])
+        source = "\n".join([_lines_of(new, old), *[textwrap.dedent(h.text()) for h in helpers]])
         used = supply.needed(source, text, target)
         changed[target.path] = _replace(text, old, new, helpers, used)
     for path, text in changed.items():
@@ -94,10 +95,10 @@ def _package_definition(text: str, target: Target) -> Definition:
         raise SpliceError(f"the package cannot take {target.name}: {error}") from None
 
 
-def _lines_of(definition: Definition) -> str:
-    """The definition on its own; decorators at module level are the package's affair."""
-    at_module_level = definition.kind in ("function", "class")
-    return textwrap.dedent(definition.text(definition.head if at_module_level else None))
+def _lines_of(new: Definition, old: Definition) -> str:
+    """The student's definition on its own, without decorators where the package's has its own."""
+    is_decorated = new.kind in ("function", "class") and old.first < old.head
+    return textwrap.dedent(new.text(new.head if is_decorated else None))
 
 
 def _replace(
@@ -109,7 +110,7 @@ def _replace(
         source = _method_lines(text, old, [new, *helpers])
         start = old.first
     else:
-        source = _lines_of(new)
+        source = _lines_of(new, old)
         start = old.head if target.op is None else old.first
     lines[start - 1 : old.last] = source.split("\n")
     if used:

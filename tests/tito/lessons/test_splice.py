@@ -13,6 +13,7 @@ from tito.scripts import ROOT
 from .conftest import Repository
 
 AREA = Target("tinytorch/sizes.py", "area")
+UNWRITTEN = Target("tinytorch/sizes.py", "unwritten")
 FORWARD = Target("tinytorch/layers.py", "Scale.forward")
 BACKWARD = Target("tinytorch/layers.py", "Scale.backward")
 SCALE = Target("tinytorch/layers.py", "Scale")
@@ -52,6 +53,21 @@ def test_markers_and_experiments_stay_behind(repository: Repository) -> None:
     """
     text = spliced(repository, cell, AREA)
     assert "print" not in text and "open" not in text and "SOLUTION" not in text
+
+
+def test_decorators_go_with_the_code_where_the_package_has_none(repository: Repository) -> None:
+    cell = """
+        def twice(f):
+            return lambda *a: 2 * f(*a)
+
+        @twice
+        def {}(*a):
+            return 7
+    """
+    text = spliced(repository, cell.format("unwritten"), UNWRITTEN)
+    assert run(text)["unwritten"]() == 14  # type: ignore[operator]
+    text = spliced(repository, cell.format("area"), AREA)
+    assert "twice" not in text and run(text)["area"]((1,)) == 7  # type: ignore[operator]
 
 
 def test_what_the_code_needs_comes_with_it(repository: Repository) -> None:
