@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from tito.lessons.exercise import BEGIN, END
+from tito.lessons.names import bound_names
 from tito.lessons.needed import SpliceError, Supply
 from tito.lessons.source import (
     FUNCTIONS,
@@ -140,12 +141,11 @@ def _method_lines(text: str, old: Definition, methods: Sequence[Definition]) -> 
 
 
 def _has(text: str, helper: Definition) -> bool:
-    """The package's class has this very method: it came with another of the exercise."""
-    try:
-        there = find_definition(text, helper.target)
-    except SourceError:
+    """The package's class has this very helper: it came with another of the exercise."""
+    there = _bound_in(_class_of(text, helper.target)).get(helper.target.leaf)
+    if there is None:
         return False
-    if _meaning(there.node) != _meaning(helper.node):
+    if _meaning(there) != _meaning(helper.node):
         raise SpliceError(
             f"{helper.target.path} has a {helper.target.name} of its own: give the helper in your "
             f"class another name"
@@ -154,23 +154,42 @@ def _has(text: str, helper: Definition) -> bool:
 
 
 def _helpers(method: Definition, exercise: Sequence[Target]) -> list[Definition]:
-    """Methods of the student's class that a method reads, and that the exercise does not name."""
+    """Methods and constants of the student's class that a method reads, and that the exercise does
+    not name."""
     if method.target.owner is None:
         return []
-    text = "\n".join(method.lines)
-    owner = _class_of(text, method.target)
-    own = {n.name for n in owner.body if isinstance(n, FUNCTIONS)}
-    own -= {target.leaf for target in exercise if target.owner == owner.name}
+    owner = _class_of("\n".join(method.lines), method.target)
+    asked = {target.leaf for target in exercise if target.owner == owner.name}
+    own = {name: node for name, node in _bound_in(owner).items() if name not in asked}
     found: dict[str, Definition] = {}
     waiting: list[ast.stmt] = [method.node]
     while waiting:
         node = waiting.pop()
-        read = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-        for name in sorted(own & read - set(found)):
-            place = Target(method.target.path, f"{owner.name}.{name}")
-            found[name] = find_definition(text, place)
-            waiting.append(found[name].node)
-    return list(found.values())
+        for name in sorted(own.keys() & _read_in_class(node) - found.keys()):
+            place, made = Target(method.target.path, f"{owner.name}.{name}"), own[name]
+            last = made.end_lineno or made.lineno
+            found[name] = Definition(place, "helper", made, method.lines, first_line(made), last)
+            waiting.append(made)
+    return sorted(found.values(), key=lambda helper: helper.first)
+
+
+def _bound_in(owner: ast.ClassDef) -> dict[str, ast.stmt]:
+    """The names that the body of a class binds, and the statements that do."""
+    found: dict[str, ast.stmt] = {}
+    for node in owner.body:
+        if isinstance(node, FUNCTIONS):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= dict.fromkeys(bound_names(ast.unparse(node)), node)
+    return found
+
+
+def _read_in_class(node: ast.stmt) -> set[str]:
+    """Names of a class that a method may ask its object for, or a constant of the class reads."""
+    read = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    if not isinstance(node, FUNCTIONS):
+        read |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return read
 
 
 def _class_of(text: str, method: Target) -> ast.ClassDef:
@@ -189,8 +208,10 @@ def _indented(definition: Definition, indent: str) -> str:
     return moved
 
 
-def _meaning(function: ast.stmt) -> str:
-    """The syntax of a function without its docstring, whose indentation says nothing."""
-    assert isinstance(function, FUNCTIONS)
-    skipped = int(ast.get_docstring(function) is not None)
-    return "".join(map(ast.dump, function.body[skipped:]))
+def _meaning(node: ast.stmt) -> str:
+    """The syntax of a function without its docstring, whose indentation says nothing; of a constant
+    all of it."""
+    if not isinstance(node, FUNCTIONS):
+        return ast.dump(node)
+    skipped = int(ast.get_docstring(node) is not None)
+    return "".join(map(ast.dump, node.body[skipped:]))

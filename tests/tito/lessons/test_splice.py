@@ -141,6 +141,28 @@ def test_methods_go_into_the_class(repository: Repository) -> None:
     assert text.count("import math") == 1 and text.index("import math") < text.index("class Scale")
 
 
+def test_constants_of_the_class_go_into_the_class(repository: Repository) -> None:
+    cell = """
+        import math
+
+        class Scale(tinytorch.Scale):
+            BASE = math.floor(2.5)
+            SQUARE, unused = BASE**2, 0
+
+            def forward(self, x):
+                return self.SQUARE * x
+
+            def backward(self, g):
+                return self.SQUARE * g
+    """
+    text = spliced(repository, cell, FORWARD, BACKWARD)
+    scale = run(text)["Scale"](3.0)  # type: ignore[operator]
+    assert (scale.forward(2), scale.backward(3), text.count("BASE =")) == (8, 12, 1)
+    repository.edit("class Scale(Layer):", "class Scale(Layer):\n    BASE = 1", FORWARD.path)
+    with pytest.raises(SpliceError, match=r"layers.py has a Scale.BASE of its own: give the"):
+        spliced(repository, cell, FORWARD, BACKWARD)
+
+
 def test_a_helper_method_that_the_class_has_is_refused(repository: Repository) -> None:
     cell = """
         class Scale(tinytorch.Scale):
