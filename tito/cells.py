@@ -221,7 +221,8 @@ def _how_it_ended(finished: limits_.Finished, limits: Limits) -> str:
     if finished.timed_out:
         return f"the process was stopped after {limits.seconds:g} s: is there an endless loop?"
     if finished.code < 0:
-        name = signal.Signals(-finished.code).name
+        names = {each.value: each.name for each in signal.Signals}  # those of real time have none
+        name = names.get(-finished.code, f"signal {-finished.code}")
         return f"the process crashed with {name}: {_last_line(finished.stderr) or 'no message'}"
     last = _last_line(finished.stderr)
     return f"the process ended by itself with exit code {finished.code}" + (

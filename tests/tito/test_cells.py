@@ -74,6 +74,9 @@ def test_a_process_that_ends_is_the_outcome_of_its_cell(tmp_path: Path) -> None:
     assert [outcome.ran for outcome in outcomes] == [True, True, False]
     assert outcomes[1].failure is not None
     assert outcomes[1].failure.message == "the process ended by itself with exit code 7"
+    (killed,) = run(tmp_path, "import os; os.kill(os.getpid(), 40)")
+    assert killed.failure is not None
+    assert killed.failure.message == "the process crashed with signal 40: no message"
 
 
 def test_threads_left_behind_hold_up_nothing(tmp_path: Path) -> None:

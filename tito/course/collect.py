@@ -189,7 +189,8 @@ def _check(found: Destination, file: File) -> None:
     """Names that lead nowhere else, and content that is there."""
     if not NAME.fullmatch(found.student):
         raise DestinationError(
-            f"{found.student!r} cannot be the name of a student: letters, digits and ._@+- only"
+            f"{found.student!r} cannot be the name of a student: it begins with a letter from A to "
+            f"Z or a digit, and has at most 100 of these and of ._@+-"
         )
     if not NAME.fullmatch(found.name):
         raise DestinationError(f"{found.name!r} cannot be the name of a file")

@@ -215,6 +215,7 @@ def test_what_is_not_taken_is_listed_with_the_reason(course: Course, tmp_path: P
             "notes.txt": "no student",
             f"{ASSIGNMENT}.ipynb": "no student either",
             "bob/deep/er/small.ipynb": "too deep",
+            "zoë.ipynb": "letters of ASCII",
             "eve.ipynb": "x" * 10_000,
             "dan.ipynb": "damaged " + "".join(map(str, range(2000))),
         },
@@ -230,6 +231,8 @@ def test_what_is_not_taken_is_listed_with_the_reason(course: Course, tmp_path: P
         "notes.txt": "it names no student: STUDENT/FILE or STUDENT.ipynb",
         f"{ASSIGNMENT}.ipynb": "it names no student, only the notebook",
         "bob/deep/er/small.ipynb": "it is too deep: STUDENT/ASSIGNMENT/FILE or STUDENT/FILE",
+        "zoë.ipynb": "'zoë' cannot be the name of a student: it begins with a letter from A to Z "
+        "or a digit, and has at most 100 of these and of ._@+-",
     }
 
 
