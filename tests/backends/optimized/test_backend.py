@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,28 @@ def test_the_third_power_is_two_products(dtype, rng):
             np.testing.assert_array_equal((x**exponent).numpy(), array * array * array)
         np.testing.assert_array_equal((x**3.5).numpy(), np.power(array, 3.5).astype(dtype))
         assert (tinytorch.tensor([2, -3]) ** 3).tolist() == [8, -27]
+
+
+def _tried(a):  # type: ignore[no-untyped-def]
+    try:
+        return 1 / (1 + math.exp(-a))
+    except OverflowError:
+        return 0.0
+
+
+def _walrus(a):  # type: ignore[no-untyped-def]
+    return 0.0 if (b := -a) > 800 else 1 / (1 + math.exp(b))
+
+
+def _recursive(a):  # type: ignore[no-untyped-def]
+    return 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) * _recursive(-a)
+
+
+@pytest.mark.parametrize("definition", [_tried, _walrus, _recursive])
+def test_a_definition_that_cannot_be_compiled_is_looped(definition, monkeypatch) -> None:
+    """A right answer to the exercise of module 03, for one."""
+    monkeypatch.setattr(ops.sigmoid, "scalar", definition)
+    with tinytorch.using_backend(OptimizedBackend()):
+        x = tinytorch.tensor([-1000.0, 0.0, 2.0])
+        with pytest.warns(RuntimeWarning, match=r"sigmoid runs as a slow loop in Python, as its "):
+            assert x.sigmoid().tolist() == pytest.approx([0.0, 0.5, 1 / (1 + math.exp(-2))])
