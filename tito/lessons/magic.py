@@ -14,7 +14,8 @@ MOST_MAGICS = 100
 
 
 def plain(source: str) -> str:
-    """A cell without what only IPython understands; its lines keep their numbers.
+    """A cell without what only IPython understands, with \\n at the ends of lines; these keep their
+    numbers.
 
     Of a cell in another language, under `%%bash`, nothing is left. What is no Python for another
     reason, or longer than a person writes, stays as it is there.
@@ -22,6 +23,7 @@ def plain(source: str) -> str:
     >>> plain("%matplotlib inline\\nx = 1")
     'pass\\nx = 1'
     """
+    source = source.replace("\r\n", "\n")
     if (cell := CELL_MAGIC.match(source)) is not None:
         if cell[2] not in OF_PYTHON:
             return ""

@@ -18,6 +18,7 @@ from tito.lessons.magic import plain
         ("%%time\nx = 1", "pass\nx = 1"),
         ("\n%%timeit -n 3\nx = 1\n%time x", "\npass\nx = 1\npass"),
         ("%%bash\nls", ""),
+        ("def f():\r\n    %time 1\r\n    return 1\r\n", "def f():\n    pass\n    return 1\n"),
         ("%%html\n<b>", ""),
         ("%time f(\ndef g(:\n", "pass\ndef g(:\n"),
     ],
