@@ -28,6 +28,7 @@ class Supply:
     def __init__(self, cell: str, targets: Sequence[Target], context: str) -> None:
         asked = {name_in_file(target) for target in targets}
         self.offered = _offered(cell, asked)
+        self.altered = _altered(cell)
         self.imports = imports_of(ast.parse(context).body)
         for target in targets:
             if target.op is None:
@@ -50,6 +51,11 @@ class Supply:
             if name in found or file.has(name, self.offered.get(name)):
                 continue
             statement = self.offered.get(name) or self.imports.get(name)
+            if name in self.offered and name in self.altered:
+                raise SpliceError(
+                    f"{target.name} uses {name}, which other statements of its cell change after "
+                    f"it was made, and these do not go with it: make it in one statement"
+                )
             if statement is None:
                 absent.add(name)
             else:
@@ -137,3 +143,21 @@ def _offered(cell: str, asked: set[str]) -> dict[str, str]:
             statement = ast.get_source_segment(cell, node) or ast.unparse(node)
             offered |= dict.fromkeys(bound_names(statement), statement)
     return offered
+
+
+def _altered(cell: str) -> set[str]:
+    """Names whose values statements at the top of a cell change: `n += 1`, `table[key] = value`."""
+    found = set()
+    outside = [n for n in ast.parse(cell).body if not isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+    for node in [part for statement in outside for part in ast.walk(statement)]:
+        if isinstance(node, ast.AugAssign):
+            place: ast.expr = node.target
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            place = node.value
+        else:
+            continue
+        while isinstance(place, ast.Subscript | ast.Attribute):
+            place = place.value
+        if isinstance(place, ast.Name):
+            found.add(place.id)
+    return found

@@ -222,6 +222,18 @@ def test_a_cell_that_cannot_take_the_place(repository: Repository, cell: str, me
         spliced(repository, cell, AREA)
 
 
+@pytest.mark.parametrize(
+    "change", ["TABLE[1] = 2", "for i in 1, 2:\n    TABLE[i].x = 3", "TABLE |= {1: 2}"]
+)
+def test_a_constant_that_is_made_in_several_steps_is_refused(
+    repository: Repository, change: str
+) -> None:
+    cell = f"TABLE = {{}}\n{change}\nother = [0]\nother[0] = 1\n\ndef area(s):\n    return TABLE[s]"
+    with pytest.raises(SpliceError, match=r"area uses TABLE, which other statements of its cell"):
+        spliced(repository, cell, AREA)
+    spliced(repository, cell.replace(change, "print(TABLE)"), AREA)
+
+
 def test_an_import_of_the_same_thing_is_no_clash(repository: Repository) -> None:
     cell = "import math\n\ndef area(s):\n    return math.prod(s)"
     assert spliced(repository, cell, AREA).count("import math") == 1
