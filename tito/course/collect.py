@@ -189,8 +189,7 @@ def _check(found: Destination, file: File) -> None:
     """Names that lead nowhere else, and content that is there."""
     if not NAME.fullmatch(found.student):
         raise DestinationError(
-            f"{found.student!r} cannot be the name of a student: it begins with a letter from A to "
-            f"Z or a digit, and has at most 100 of these and of ._@+-"
+            f"{found.student!r} cannot name a student: 1 to 100 of A-Z a-z 0-9 ._@+-, no sign first"
         )
     if not NAME.fullmatch(found.name):
         raise DestinationError(f"{found.name!r} cannot be the name of a file")

@@ -231,8 +231,7 @@ def test_what_is_not_taken_is_listed_with_the_reason(course: Course, tmp_path: P
         "notes.txt": "it names no student: STUDENT/FILE or STUDENT.ipynb",
         f"{ASSIGNMENT}.ipynb": "it names no student, only the notebook",
         "bob/deep/er/small.ipynb": "it is too deep: STUDENT/ASSIGNMENT/FILE or STUDENT/FILE",
-        "zoë.ipynb": "'zoë' cannot be the name of a student: it begins with a letter from A to Z "
-        "or a digit, and has at most 100 of these and of ._@+-",
+        "zoë.ipynb": "'zoë' cannot name a student: 1 to 100 of A-Z a-z 0-9 ._@+-, no sign first",
     }
 
 
