@@ -58,6 +58,15 @@ def test_layers_are_replaced_and_close(name):
     assert 0 < error < (0.25 if name == "int4" else 0.03)
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_quantized_model_in_float64_keeps_its_codes(name):
+    x = tinytorch.randn(8, 1, 8, 8)
+    model = quantize_(small_model().eval(), name, data=[x])
+    before, codes = output(model, x), model[3].codes.dtype
+    assert model.double()[3].codes.dtype is codes
+    np.testing.assert_allclose(output(model, x.double()), before, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.slow
 def test_float_weights_are_let_go_and_the_bytes_are_a_quarter_and_a_seventh():
     for name, share in (("int8", 0.27), ("int4", 0.17)):

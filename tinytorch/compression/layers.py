@@ -68,6 +68,7 @@ class _Quantized(Module):
 
     codes: Tensor
     scale: Tensor
+    _codes = ("codes",)
 
     def __init__(self, codes: Tensor, scale: Tensor, columns: int, scheme: Scheme) -> None:
         super().__init__()

@@ -44,6 +44,7 @@ class Module:
     training: bool = True
     _persistent: Mapping[str, bool] = MappingProxyType({})  # of buffers: does state_dict have it?
     _hooks: Hooks | None = None
+    _codes: tuple[str, ...] = ()  # buffers that have a meaning in their own dtype only
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result. Override."""
@@ -363,8 +364,10 @@ class Module:
             return self
         if not kind.is_floating_point:
             raise DTypeError(f"a module's dtype must be floating-point, not {kind.name}")
+        codes = {id(getattr(module, name)) for module in self.modules() for name in module._codes}
         for tensor in (*self.parameters(), *self.buffers()):
-            if tensor.dtype.is_floating_point and tensor.dtype is not kind:
+            is_other = tensor.dtype.is_floating_point and tensor.dtype is not kind
+            if is_other and id(tensor) not in codes:
                 _convert(tensor, kind)
         return self
 
