@@ -24,7 +24,7 @@ from tinytorch.compression import (
     quantize_,
 )
 from tinytorch.data.datasets import digits as load_digits
-from tinytorch.errors import ShapeError
+from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
 from tinytorch.nn.gpt import GPT, GPTConfig
 from tinytorch.optim import Adam
@@ -93,6 +93,18 @@ def test_a_state_dict_and_a_file_of_safetensors_give_the_same_model(name, tmp_pa
     np.testing.assert_array_equal(output(other, x), output(model, x))
     share = 0.65 if name == "bfloat16" else 0.5
     assert path.stat().st_size < share * 4 * sum(p.numel() for p in small_model().parameters())
+
+
+@pytest.mark.parametrize(
+    ("columns", "scheme", "other"),
+    [(32, "int8", "bfloat16"), (32, "bfloat16", "int8"), (16, "int8", "int4")],
+)
+def test_codes_of_another_scheme_are_refused_although_their_shapes_fit(columns, scheme, other):
+    model, given = (
+        quantize_(nn.Sequential(nn.Linear(columns, 3)), name) for name in (scheme, other)
+    )
+    with pytest.raises(StateDictError, match=r"0\.codes is .*, must be"):
+        model.load_state_dict(given.state_dict())
 
 
 def test_tied_embeddings_are_stored_once_and_write_logits():

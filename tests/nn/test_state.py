@@ -288,3 +288,10 @@ def test_assign_takes_the_tensors_of_the_state():
         )
     with pytest.raises(TypeError, match="a state is a dict of tensors by name, not a list"):
         net.load_state_dict([("weight", 1)])
+
+
+def test_integers_take_no_bfloat16():
+    layer = nn.BatchNorm1d(2)
+    state = {**layer.state_dict(), "num_batches_tracked": tinytorch.tensor(1.5).bfloat16()}
+    with pytest.raises(StateDictError, match="num_batches_tracked is bfloat16, must be int64"):
+        layer.load_state_dict(state)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tinytorch.autograd import no_grad
 from tinytorch.creation import from_numpy
+from tinytorch.dtypes import as_dtype
 from tinytorch.errors import StateDictError
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.uninitialized import UninitializedBuffer, UninitializedParameter
@@ -145,7 +146,7 @@ def load_own(
             is_old = any(prefix + other in state for other, _ in _own(module))
             if not (is_old and name in getattr(module, "left_out_of_old_states", ())):
                 missing.append(key)
-        elif problem := _mismatch(key, own, state[key]):
+        elif problem := _mismatch(key, own, state[key], name in module._codes):
             errors.append(problem)
         else:
             loading(module, name, own, state[key], at_once)
@@ -200,13 +201,14 @@ def load_state_dict(
     return IncompatibleKeys(missing, unexpected)
 
 
-def _mismatch(name: str, own: Tensor, given: Any) -> str | None:
-    """Why `given` cannot be copied into `own`, if so."""
+def _mismatch(name: str, own: Tensor, given: Any, is_code: bool) -> str | None:
+    """Why `given` cannot be copied into `own`, if so; a code has a meaning in its dtype only."""
     if not isinstance(given, (Tensor, np.ndarray)):
         return f"wrong type: {name} is {type(given).__name__}, must be a Tensor or NumPy array"
     if given.shape != own.shape and not isinstance(own, UNINITIALIZED):
         return f"wrong shape: {name} is {given.shape}, must be {own.shape}"
-    floating = np.dtype(given.dtype).kind == "f"
-    if floating and not own.dtype.is_floating_point:
-        return f"wrong dtype: {name} is {np.dtype(given.dtype)}, must be {own.dtype.name}"
+    dtype = as_dtype(given.dtype)
+    is_rounded = dtype.is_floating_point and not own.dtype.is_floating_point
+    if is_rounded or (is_code and dtype is not own.dtype):
+        return f"wrong dtype: {name} is {dtype.name}, must be {own.dtype.name}"
     return None
