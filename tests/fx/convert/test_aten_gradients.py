@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import tinytorch
@@ -127,3 +128,31 @@ def test_statistics_of_a_layer_norm_have_no_gradient() -> None:
     assert compare_gradients("native_layer_norm", (x, [4], torch.ones(4), torch.zeros(4), 1e-5), {})
     ours = ATEN["native_layer_norm"](tinytorch.ones(3, 4, requires_grad=True), [4], None, None, 0.1)
     assert [y.requires_grad for y in ours] == [True, False, False]
+
+
+BENT = {
+    "relu6": F.relu6,
+    "hardtanh": lambda x: F.hardtanh(x, -3.0, 3.0),
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "elu": F.elu,
+    "selu": F.selu,
+    "celu": lambda x: F.celu(x, 0.5),
+    "sinc": torch.sinc,
+    "std": lambda x: x.std(0),
+    "std_mean": lambda x: torch.std_mean(x, 0, correction=0.5)[0],
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_where_a_piece_ends_and_a_deviation_is_0_gradients_are_pytorchs(name: str) -> None:
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return BENT[name](x)
+
+    x = torch.tensor([[-3.0, 0.0, 3.0, 6.0, 1.0], [-3.0, 0.0, 3.0, 6.0, -1.0]])
+    given = tensor_from_torch(x.clone()).requires_grad_()
+    from_torch(Model(), (x,))(given)[0].sum().backward()
+    x.requires_grad_()
+    Model()(x).sum().backward()
+    np.testing.assert_allclose(given.grad.numpy(), x.grad, atol=1e-6)

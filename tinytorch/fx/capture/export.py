@@ -142,9 +142,14 @@ class Exporter:
             return Exported(program, {name: buffers[name] for name in sorted(read)}, questions)
 
 
+_aten = torch.ops.aten
 #: What stays one op: the parts of attention assume strides that its kernel has not, those of
-#: `one_hot` end the program where a label is out of range.
-WHOLE = (torch.ops.aten.scaled_dot_product_attention.default, torch.ops.aten.one_hot.default)
+#: `one_hot` end the program where a label is out of range, those of the others have another
+#: gradient where a piece ends, or a deviation is 0.
+WHOLE = (
+    _aten.scaled_dot_product_attention.default, _aten.one_hot.default, _aten.hardsigmoid.default,
+    _aten.hardswish.default, _aten.sinc.default, _aten.std.correction, _aten.std_mean.correction,
+)  # fmt: skip
 
 
 def _decomposed(exported: Any, inputs: Batch) -> Any:

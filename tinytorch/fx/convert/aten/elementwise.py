@@ -20,7 +20,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "trunc": e.trunc, "tan": mathematics.tan, "asin": mathematics.asin, "acos": mathematics.acos,
     "atan": mathematics.atan, "sinh": mathematics.sinh, "cosh": mathematics.cosh,
     "asinh": mathematics.asinh, "acosh": mathematics.acosh, "atanh": mathematics.atanh,
-    "log10": mathematics.log10,
+    "log10": mathematics.log10, "sinc": mathematics.sinc,
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
     "mul": e.mul, "remainder": e.remainder, "eq": e.eq, "ne": e.ne, "lt": e.lt, "le": e.le,
@@ -115,13 +115,23 @@ def leaky_relu(a: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @aten("elu")
 def elu(a: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
-    below = e.expm1(e.minimum(a, 0.0) * input_scale) * (alpha * scale)
-    return e.where(e.gt(a, 0), a if scale == 1 else a * scale, below)
+    y = F.elu(a if input_scale == 1 else a * input_scale, alpha * input_scale)
+    return y if scale == input_scale else y * (scale / input_scale)
 
 
 @aten("hardtanh")
 def hardtanh(a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    return e.clip(a, min_val, max_val)
+    return (F.hardtanh if a.requires_grad else e.clip)(a, min_val, max_val)
+
+
+@aten("hardsigmoid")
+def hardsigmoid(a: Tensor) -> Tensor:
+    return hardtanh(a + 3.0, 0.0, 6.0) / 6.0
+
+
+@aten("hardswish")
+def hardswish(a: Tensor) -> Tensor:
+    return a * hardtanh(a + 3.0, 0.0, 6.0) / 6.0
 
 
 @aten("threshold_backward")

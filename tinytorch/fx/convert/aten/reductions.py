@@ -111,9 +111,7 @@ def var(
     a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
     wanted = 1 if correction is None else correction
-    if wanted != int(wanted):
-        raise NotImplementedError(f"var with correction={correction}, which is no integer")
-    return r.var(a, _dims(dim), keepdim=keepdim, correction=int(wanted))
+    return r.var(a, _dims(dim), keepdim=keepdim, correction=wanted)
 
 
 @aten("var.dim")
@@ -126,6 +124,21 @@ def var_mean(
     a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     return var(a, dim, correction=correction, keepdim=keepdim), mean(a, dim, keepdim)
+
+
+@aten("std.correction")
+def std(
+    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Tensor:
+    wanted = 1 if correction is None else correction
+    return r.std(a, _dims(dim), keepdim=keepdim, correction=wanted)
+
+
+@aten("std_mean.correction")
+def std_mean(
+    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    return std(a, dim, correction=correction, keepdim=keepdim), mean(a, dim, keepdim)
 
 
 @aten("cumsum")
