@@ -160,3 +160,21 @@ def test_lenet_names_what_it_reads():
     names = {n.target for n in traced.graph.find_nodes(op="placeholder")}
     parameters = dict(model.named_parameters())
     assert parameters.keys() <= names and "4.running_mean" in names and "seed" in names
+
+
+@pytest.mark.parametrize("of", ["model", "optimizer"])
+def test_a_gradient_that_is_not_there_is_not_set_to_zeros(of: str) -> None:
+    model = nn.ModuleDict({"used": nn.Linear(3, 2), "unused": nn.Linear(3, 2)})
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+
+    def step(x: tinytorch.Tensor) -> None:
+        (model if of == "model" else optimizer).zero_grad(set_to_none=False)
+        model["used"](x).sum().backward()
+        optimizer.step()
+
+    before = model["unused"].weight.tolist()
+    compiled = tinytorch.compile(step, mode="interpret")
+    for _ in range(2):
+        compiled(tinytorch.ones(4, 3))
+        assert [p.grad is None for p in model.parameters()] == [False, False, True, True]
+    assert model["unused"].weight.tolist() == before

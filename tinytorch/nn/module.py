@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from tinytorch.absent import add_foreign_names, conversion_target
-from tinytorch.creation import zeros_like
+from tinytorch.autograd import no_grad
 from tinytorch.dtypes import DType
 from tinytorch.errors import DTypeError
 from tinytorch.history import structure, write_clock
@@ -335,12 +335,13 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set the gradients of all parameters to None, or to zeros."""
+        """Drop the gradients of all parameters, or set them to zeros in place."""
         for parameter in self.parameters():
-            if set_to_none or parameter.grad is None:
+            if set_to_none:
                 parameter.grad = None
-            else:
-                parameter.grad = zeros_like(parameter.grad)
+            elif parameter.grad is not None:
+                with no_grad():
+                    parameter.grad.zero_()
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` on every module, children before parents; for initialization."""
