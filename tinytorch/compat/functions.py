@@ -171,9 +171,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -
     pairs = (tinytorch.narrow(y, dim, 1, n - 1) + tinytorch.narrow(y, dim, 0, n - 1)) / 2
     if x is None:
         return tinytorch.sum(pairs * dx, dim)
-    steps = tinytorch.narrow(x, -1, 1, n - 1) - tinytorch.narrow(x, -1, 0, n - 1)
-    if x.ndim == 1 and dim % y.ndim != y.ndim - 1:
-        steps = steps.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
+    dim = dim % y.ndim - y.ndim  # from the last: x may have fewer dimensions
+    if x.ndim == 1:
+        x = x.reshape(-1, *[1] * (-1 - dim))
+    steps = tinytorch.narrow(x, dim, 1, n - 1) - tinytorch.narrow(x, dim, 0, n - 1)
     return tinytorch.sum(pairs * steps, dim)
 
 

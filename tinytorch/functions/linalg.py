@@ -158,7 +158,9 @@ def addbmm(
     x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * x + alpha * the sum of bmm(batch1, batch2) over the batch; x broadcasts."""
-    return _scaled_sum("addbmm", x, beta, reductions.sum(bmm(batch1, batch2), 0), alpha)
+    products = bmm(batch1, batch2)
+    summed = reductions.sum(products, 0, dtype=products.dtype)
+    return _scaled_sum("addbmm", x, beta, summed, alpha)
 
 
 def inner(a: Tensor, other: Tensor) -> Tensor:

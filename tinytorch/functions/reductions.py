@@ -230,7 +230,7 @@ def var(
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
-    correction: float = 1,
+    correction: float | None = None,
 ) -> Tensor:
     """sum((x - mean(x))^2) / (n - correction).
 
@@ -238,8 +238,9 @@ def var(
         dim: the dimension or dimensions of the n elements; None for all. A bool here is `unbiased`.
         unbiased: False for correction 0, True for 1.
         keepdim: whether the dimensions stay, with size 1.
-        correction: 1 to estimate the variance of what x is a sample of without bias (Bessel's
-            correction), 0 for that of the elements themselves. n <= correction divides by 0.
+        correction: 1, which None is, to estimate the variance of what x is a sample of without
+            bias (Bessel's correction), 0 for that of the elements themselves. n <= correction
+            divides by 0.
 
     Raises:
         DTypeError: the tensor is not floating-point.
@@ -257,7 +258,7 @@ def var(
     dims = normalize_dims(dim, x.ndim)
     deviation = x - mean(x, dims, keepdim=True)
     total = apply(ops.sum, deviation * deviation, dims=dims, keepdim=keepdim)
-    count = math.prod(x.shape[d] for d in dims) - correction
+    count = math.prod(x.shape[d] for d in dims) - (1 if correction is None else correction)
     return apply(ops.div, total, float(count if count > 0 else 0))
 
 
@@ -267,7 +268,7 @@ def std(
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
-    correction: float = 1,
+    correction: float | None = None,
 ) -> Tensor:
     """Standard deviation: the square root of `var`. Where it is 0, so is its gradient.
 

@@ -117,7 +117,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     """
     alpha = factor_of("index_add: alpha", alpha, source.dtype)
     if not x.ndim:
-        return x + reductions.sum(source) * alpha
+        return x + reductions.sum(source, dtype=source.dtype) * alpha
     dim = normalize_dim(dim, x.ndim)
     check_range(index, x.shape[dim])
     index = _flat("index_add", index)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings, strategies as st
 import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch.autograd import grad, gradgradcheck
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.graph import trace
 from tinytorch.replay.function import HOT
 from tinytorch.shapes_conv import window_positions
@@ -196,6 +196,11 @@ def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):
             lambda x: F.adaptive_avg_pool2d(x[0, 0], 1),
             ShapeError,
             r"adaptive_avg_pool2d: the input must be \(\.\.\., h, w\), not \(5, 5\)",
+        ),
+        (
+            lambda x: F.max_pool2d(x.long(), 2, ceil_mode=True),
+            DTypeError,
+            "max_pool2d takes floating-point tensors, not int64",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 import tinytorch
 import tinytorch.nn.functional as F
+from tinytorch.errors import DTypeError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,10 @@ def test_shuffling_pixels_of_one_channel_and_place_is_a_copy() -> None:
     result = F.pixel_shuffle(tinytorch.from_numpy(image), 2)
     result.fill_(7.0)
     assert image.ravel().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_integers_are_not_mixed(mode: str) -> None:
+    """Weights between 0 and 1 would be zeros."""
+    with pytest.raises(DTypeError, match=f"mode '{mode}' takes floating-point tensors, not uint8"):
+        F.interpolate(tinytorch.full((1, 1, 8, 8), 200, dtype="uint8"), size=4, mode=mode)

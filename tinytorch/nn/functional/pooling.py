@@ -66,7 +66,8 @@ def max_pool2d(
     kernel, border = pair(kernel_size, "kernel_size"), pair(padding, "padding")
     step, spread = _step(kernel, stride), pair(dilation, "dilation")
     more = overhang(x, kernel, step, border, spread) if ceil_mode else (0, 0)
-    padded = movement.pad(x, (0, more[1], 0, more[0]), value=-math.inf) if any(more) else x
+    is_padded = any(more) and x.dtype.is_floating_point  # the op refuses others
+    padded = movement.pad(x, (0, more[1], 0, more[0]), value=-math.inf) if is_padded else x
     out = apply(
         ops.max_pool2d, padded, kernel_size=kernel, stride=step, padding=border, dilation=spread
     )

@@ -12,7 +12,7 @@ from tinytorch import ops
 from tinytorch.creation import from_numpy
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.indexing import index_select
 from tinytorch.functions.movement import expand, permute, reshape, unsqueeze
 from tinytorch.nn.functional.grid import Grid, grid_of, select
@@ -49,6 +49,7 @@ def interpolate(
     Raises:
         ValueError: neither or both of size and scale_factor; a mode that does not fit.
         ShapeError: the input has another number of dimensions.
+        DTypeError: integers are to be mixed.
 
     Source: R. Keys, "Cubic convolution interpolation for digital image processing", 1981.
 
@@ -63,6 +64,11 @@ def interpolate(
         raise ValueError(f"interpolate: mode {mode!r} is not for input of shape {input.shape}")
     if align_corners is not None and mode not in mixing:
         raise ValueError(f"interpolate: align_corners is not for mode {mode!r}")
+    if mode in mixing and not input.dtype.is_floating_point:
+        raise DTypeError(
+            f"interpolate: mode {mode!r} takes floating-point tensors, not {input.dtype.name}; use "
+            f"x.float()"
+        )
     if antialias:
         raise ValueError("interpolate: antialias=True is not supported; blur with avg_pool2d first")
     sizes, scales = _sizes(input.shape[2:], size, scale_factor, bool(recompute_scale_factor))

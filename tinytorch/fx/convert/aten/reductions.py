@@ -110,8 +110,7 @@ def argmin(a: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 def var(
     a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
-    wanted = 1 if correction is None else correction
-    return r.var(a, _dims(dim), keepdim=keepdim, correction=wanted)
+    return r.var(a, _dims(dim), keepdim=keepdim, correction=correction)
 
 
 @aten("var.dim")
@@ -130,8 +129,7 @@ def var_mean(
 def std(
     a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
-    wanted = 1 if correction is None else correction
-    return r.std(a, _dims(dim), keepdim=keepdim, correction=wanted)
+    return r.std(a, _dims(dim), keepdim=keepdim, correction=correction)
 
 
 @aten("std_mean.correction")
