@@ -36,6 +36,12 @@ def test_a_diagonal_is_numpys_in_any_layout(shape: tuple[int, ...]) -> None:
                 np.testing.assert_array_equal(found, np.diagonal(array, offset, *dims))
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 4, 0), (2, 0, 3)])
+def test_a_diagonal_of_nothing_that_is_recorded_has_its_shape(shape: tuple[int, ...]) -> None:
+    x = tinytorch.zeros(*shape, requires_grad=True)
+    assert x.diagonal(1, 1, 2).shape == np.diagonal(np.zeros(shape), 1, 1, 2).shape
+
+
 def test_a_diagonal_is_a_view() -> None:
     for x in (tinytorch.zeros(3, 4), tinytorch.zeros(4, 3).t()):
         x.diagonal().fill_(1.0)

@@ -107,7 +107,7 @@ def _diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     rows, columns = x.shape[dim1], x.shape[dim2]
     order = (*rest, dim1, dim2)
     turned = x if order == tuple(range(x.ndim)) else x.permute(order)
-    flat = movement.reshape(turned, (*(x.shape[d] for d in rest), -1))
+    flat = movement.reshape(turned, (*(x.shape[d] for d in rest), rows * columns))
     start = min(first * columns + second, rows * columns)  # from one to the next: a row and a place
     stop = min(start + length * (columns + 1), rows * columns) if length else start
     return flat[..., start : stop : columns + 1]
