@@ -61,6 +61,9 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "transposed 2d": (nn.ConvTranspose2d(4, 3, 3, 2, padding=1, output_padding=1), IMAGES),
     "transposed 2d, groups": (nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), groups=2, dilation=2),
                               IMAGES),
+    "transposed 2d, dilated": (
+        nn.ConvTranspose2d(4, 3, 3, dilation=2, padding=1, output_padding=1), IMAGES,
+    ),
     "transposed 1d": (nn.ConvTranspose1d(4, 3, 3, stride=2, bias=False), SIGNALS),
     "nearest": (nn.Upsample(scale_factor=2), IMAGES),
     "nearest, to a size": (nn.Upsample(size=(4, 13)), IMAGES),

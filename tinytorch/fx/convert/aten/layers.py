@@ -79,31 +79,12 @@ def convolution(
     if x.ndim != 4:
         kind = "transposed convolution" if transposed else "convolution"
         raise NotImplementedError(f"{kind} over {x.ndim - 2} dimensions")
-    windows = _windows(stride, padding, dilation)
+    windows: dict[str, Any] = {**_windows(stride, padding, dilation), "groups": groups}
     if transposed:
-        return _transposed(x, w, bias, windows, _pair(output_padding), groups)
+        more = _pair(output_padding)
+        return F.conv_transpose2d(x, w, bias, output_padding=more, **windows)
     inputs = (x, w) if bias is None else (x, w, bias)
-    return apply(ops.conv2d, *inputs, **windows, groups=groups)
-
-
-def _transposed(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    windows: dict[str, tuple[int, int]],
-    more: tuple[int, int],
-    groups: int,
-) -> Tensor:
-    """The gradient that a convolution passes to its input is the transposed convolution."""
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-        for n, k, s, p, d, extra in zip(
-            x.shape[2:], w.shape[2:], windows["stride"], windows["padding"], windows["dilation"],
-            more, strict=True,
-        )
-    )  # fmt: skip
-    y = apply(ops.conv2d_input, x, w, input_size=size, **windows, groups=groups)
-    return y if bias is None else y + _channels(bias, y)
+    return apply(ops.conv2d, *inputs, **windows)
 
 
 @aten("conv2d")
