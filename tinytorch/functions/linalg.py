@@ -159,8 +159,7 @@ def addbmm(
 ) -> Tensor:
     """beta * x + alpha * the sum of bmm(batch1, batch2) over the batch; x broadcasts."""
     products = bmm(batch1, batch2)
-    summed = reductions.sum(products, 0, dtype=products.dtype)
-    return _scaled_sum("addbmm", x, beta, summed, alpha)
+    return _scaled_sum("addbmm", x, beta, reductions.sum(products, 0, dtype=products.dtype), alpha)
 
 
 def inner(a: Tensor, other: Tensor) -> Tensor:

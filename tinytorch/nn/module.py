@@ -366,10 +366,9 @@ class Module:
         if not kind.is_floating_point:
             raise DTypeError(f"a module's dtype must be floating-point, not {kind.name}")
         codes = {id(getattr(module, name)) for module in self.modules() for name in module._codes}
-        for tensor in (*self.parameters(), *self.buffers()):
-            is_other = tensor.dtype.is_floating_point and tensor.dtype is not kind
-            if is_other and id(tensor) not in codes:
-                _convert(tensor, kind)
+        for t in (*self.parameters(), *self.buffers()):
+            if t.dtype.is_floating_point and t.dtype is not kind and id(t) not in codes:
+                _convert(t, kind)
         return self
 
     def float(self) -> Self:

@@ -44,5 +44,5 @@ def test_shuffling_pixels_of_one_channel_and_place_is_a_copy() -> None:
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_integers_are_not_mixed(mode: str) -> None:
     """Weights between 0 and 1 would be zeros."""
-    with pytest.raises(DTypeError, match=f"mode '{mode}' takes floating-point tensors, not uint8"):
+    with pytest.raises(DTypeError, match=f"mode '{mode}' mixes floats, not uint8; use"):
         F.interpolate(tinytorch.full((1, 1, 8, 8), 200, dtype="uint8"), size=4, mode=mode)

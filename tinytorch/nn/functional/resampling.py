@@ -65,10 +65,8 @@ def interpolate(
     if align_corners is not None and mode not in mixing:
         raise ValueError(f"interpolate: align_corners is not for mode {mode!r}")
     if mode in mixing and not input.dtype.is_floating_point:
-        raise DTypeError(
-            f"interpolate: mode {mode!r} takes floating-point tensors, not {input.dtype.name}; use "
-            f"x.float()"
-        )
+        name = input.dtype.name
+        raise DTypeError(f"interpolate: mode {mode!r} mixes floats, not {name}; use x.float()")
     if antialias:
         raise ValueError("interpolate: antialias=True is not supported; blur with avg_pool2d first")
     sizes, scales = _sizes(input.shape[2:], size, scale_factor, bool(recompute_scale_factor))

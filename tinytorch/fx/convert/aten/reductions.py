@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinytorch import creation
@@ -106,37 +106,22 @@ def argmin(a: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     return r.argmin(a, dim, keepdim)
 
 
-@aten("var.correction")
-def var(
-    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> Tensor:
-    return r.var(a, _dims(dim), keepdim=keepdim, correction=correction)
+def _moments(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(
+        a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    ) -> Any:
+        return function(a, _dims(dim), correction=correction, keepdim=keepdim)
+
+    return call
+
+
+for _function in (r.var, r.std, r.var_mean, r.std_mean):
+    aten(f"{_function.__name__}.correction")(_moments(_function))
 
 
 @aten("var.dim")
 def var_dim(a: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Tensor:
-    return var(a, dim, correction=int(unbiased), keepdim=keepdim)
-
-
-@aten("var_mean.correction")
-def var_mean(
-    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
-    return var(a, dim, correction=correction, keepdim=keepdim), mean(a, dim, keepdim)
-
-
-@aten("std.correction")
-def std(
-    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> Tensor:
-    return r.std(a, _dims(dim), keepdim=keepdim, correction=correction)
-
-
-@aten("std_mean.correction")
-def std_mean(
-    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
-    return std(a, dim, correction=correction, keepdim=keepdim), mean(a, dim, keepdim)
+    return r.var(a, _dims(dim), unbiased, keepdim)
 
 
 @aten("cumsum")
