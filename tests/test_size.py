@@ -233,30 +233,37 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              Modules that are called in another layout or with another argument
 #                              than at their capture, or whose weights were folded and have changed
 #                              (fx 109).
+#                              Rows of layer norm by whole vectors, the last masked (kernels 155);
+#                              sums of what a program gives over short columns, a line of places in
+#                              a large array, definitions that cannot be compiled (kernels 96).
+#                              Sums with a multiple as one kernel (core 22); constants of a class,
+#                              decorators and what a cell changes step by step go into the package,
+#                              or are refused by name (tito 30); codes load from their own dtype
+#                              only, gradients become zeros in place (nn 9, compression 1).
 BUDGETS = {
-    "tinytorch": 9_240,
+    "tinytorch": 9_262,
     "tinytorch/replay": 1_721,
-    "tinytorch/nn": 6_430,
+    "tinytorch/nn": 6_439,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
     "tinytorch/distributions": 640,
     "tinytorch/text": 1_872,
-    "tinytorch/compression": 1_459,
+    "tinytorch/compression": 1_460,
     "tinytorch/data": 1_024,
     "tinytorch/distributed": 1_235,
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_861,
-    "tinytorch/backends/optimized": 11_945,
+    "tinytorch/backends/optimized": 12_196,
     "tinytorch/jit": 2_254,
     "tinytorch/graph": 4_550,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
     "tinytorch/fx": 13_434,
-    "tito": 8_195,
+    "tito": 8_225,
     "tito/course": 5_580,
     "tito/ladder": 715,
     "tito/compete": 2_187,

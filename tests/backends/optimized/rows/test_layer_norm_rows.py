@@ -1,4 +1,4 @@
-"""Short rows of any length, in memory that has something else before and behind them."""
+"""Rows of any length, in memory that has something else before and behind them."""
 
 from __future__ import annotations
 

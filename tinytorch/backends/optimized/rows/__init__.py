@@ -9,7 +9,7 @@ cross_entropy
 cross           products of vectors of three components
 ctc             sequences of labels
 layer_norm
-layer_norm_rows one short row of it
+layer_norm_rows one row of it
 group_norm
 embedding       rows by index
 order           indices that sort

@@ -7,7 +7,12 @@ group is a row in memory, and what is done to a row is what layer normalisation 
 weight is shared by the positions of its channel: a row has one run of them for each channel. Where
 runs are short, the weights are written out instead, one for each element of a row.
 
-Source: Y. Wu, K. He, "Group normalization", ECCV 2018, section 3.
+The shortcut var(x) = E[(x - c)^2] - E[x - c]^2 takes one pass over a row, but cancels where c is
+far from the mean; there the variance is the mean of squared differences from it, in a second
+pass.
+
+Sources: Y. Wu, K. He, "Group normalization", ECCV 2018, section 3; T. Chan, G. Golub, R. LeVeque,
+"Algorithms for computing the sample variance", The American Statistician 37, 1983 (the shift by c).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.rows.layer_norm import change_of_row, statistics
+from tinytorch.backends.blocked.sums import squares, total
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous
@@ -25,6 +30,50 @@ from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
 FEW = 16  # positions for which a loop over them takes longer to begin than to run
+
+
+@kernel(force_inline=True)
+def _statistics(row: Any, eps: float) -> Any:
+    """Mean, and 1 / sqrt(variance + eps).
+
+    The shift is the row's first number. Where that is two standard deviations or more from the
+    mean, the difference would lose bits.
+    """
+    real = row.dtype.type
+    size, first = real(row.size), row[0] if row.size else real(0)
+    shifted, spread = real(0), real(0)
+    for j in range(row.size):
+        difference = row[j] - first
+        shifted += difference
+        spread += difference * difference
+    offset = shifted / size
+    mean, variance = first + offset, spread / size - offset * offset
+    if offset * offset > real(4) * variance:
+        mean = total(row) / size
+        variance = squares(row, mean) / size
+    return mean, real(1) / np.sqrt(variance + real(eps))
+
+
+@kernel(force_inline=True)
+def _change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
+    """What dx of a row is made of: mean and scale of the row, mean(h), and the factor of x - mean.
+
+    What needs no mean is summed up in the pass that finds it.
+    """
+    real = row.dtype.type
+    size = real(row.size)
+    row_sum, sum_h = real(0), real(0)
+    for j in range(row.size):
+        row_sum += row[j]
+        sum_h += upper[j] * w[j]
+    mean, shift = row_sum / size, sum_h / size
+    spread, along = real(0), real(0)
+    for j in range(row.size):
+        difference = row[j] - mean
+        spread += difference * difference
+        along += upper[j] * w[j] * difference
+    scale = real(1) / np.sqrt(spread / size + real(eps))
+    return mean, scale, shift, along * scale * scale / size
 
 
 @kernel(force_inline=True)
@@ -44,7 +93,7 @@ def _of_elements(x: Any, w: Any, b: Any, eps: float, out: Any) -> None:
     for n in range(x.shape[0]):
         for group in range(x.shape[1]):
             row, result, factor, shift = x[n, group], out[n, group], w[group], b[group]
-            mean, scale = statistics(row, eps)
+            mean, scale = _statistics(row, eps)
             for j in range(row.size):
                 result[j] = (row[j] - mean) * scale * factor[j] + shift[j]
 
@@ -58,7 +107,7 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
         return
     for n in range(x.shape[0]):
         for group in range(x.shape[1]):
-            mean, scale = statistics(x[n, group], eps)
+            mean, scale = _statistics(x[n, group], eps)
             for k in range(w.shape[1]):
                 first, end = k * positions, (k + 1) * positions
                 row, result = x[n, group, first:end], out[n, group, first:end]
@@ -83,7 +132,7 @@ def _change_of_elements(g: Any, x: Any, w: Any, eps: float, dx: Any) -> None:
     for n in range(x.shape[0]):
         for group in range(x.shape[1]):
             upper, row, result, factor = g[n, group], x[n, group], dx[n, group], w[group]
-            mean, scale, shift, slope = change_of_row(upper, row, factor, eps)
+            mean, scale, shift, slope = _change_of_row(upper, row, factor, eps)
             for j in range(row.size):
                 result[j] = scale * (upper[j] * factor[j] - shift - (row[j] - mean) * slope)
 
@@ -96,7 +145,7 @@ def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
         return
     for n in range(x.shape[0]):
         for group in range(x.shape[1]):
-            mean, scale = statistics(x[n, group], eps)
+            mean, scale = _statistics(x[n, group], eps)
             shift, slope = real(0), real(0)
             for k in range(w.shape[1]):
                 first, end = k * positions, (k + 1) * positions
@@ -119,7 +168,7 @@ def _weight(g: Array, x: Array, eps: float, dw: Array) -> None:
     dw[:] = 0
     for n in range(x.shape[0]):
         for group in range(x.shape[1]):
-            mean, scale = statistics(x[n, group], eps)
+            mean, scale = _statistics(x[n, group], eps)
             for k in range(dw.shape[1]):
                 first, end = k * positions, (k + 1) * positions
                 along = _sums(g[n, group, first:end], x[n, group, first:end], mean)[1]

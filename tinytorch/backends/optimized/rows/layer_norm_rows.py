@@ -1,23 +1,23 @@
-"""A short row of layer normalisation at a time, and its gradients (emitted as LLVM IR).
+"""A row of layer normalisation at a time, and its gradients (emitted as LLVM IR).
 
-The loops that LLVM makes of `layer_norm` take four vectors at once, and what is left of a row one
-number after the other: a row of 32 took as long as one of 128. Here the last vector of a row is a
-masked one, as in `attention.row_kernels`.
+Loops that a compiler makes vectors of take four at once, and what is left of a row one number after
+the other: a row of 32 took as long as one of 128. Here the last vector of a row is a masked one, as
+in `attention.row_kernels`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from tinytorch.backends.optimized.attention.row_kernels import folded, vectors_of
-from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.llvm import Value, VectorEmitter, i64, memory, vector_intrinsic
 
-MOST_BYTES = 16 * host_vector_unit().register_bytes
-"""Of a short row. In a long one each addition would wait for the one before."""
+AT_ONCE = 4
+"""Vectors of a row that are added side by side."""
 
 Step = Callable[[Sequence[Value], Value, Sequence[Value]], Sequence[Value]]
 
@@ -34,17 +34,33 @@ def _over_row(
         sums: how many.
     """
     whole, mask = vectors_of(e, count)
+    add = e.builder.fadd
 
-    def round_of(state: list[Value]) -> list[Value]:
-        places, totals = state[: len(starts)], state[len(starts) :]
-        return [*[e.at(p, e.register_bytes) for p in places], *step(places, None, totals)]
+    def rounds(count: Value, state: list[Value], at_once: int) -> list[Value]:
+        """The state after so many rounds, in each of which several vectors have sums of their
+        own: an addition waits for the one before."""
 
-    state = e.loop(whole, [*map(e.pointer, starts), *[e.zeros] * sums], round_of)
+        def round_of(state: list[Value]) -> list[Value]:
+            places, totals = state[: len(starts)], state[len(starts) :]
+            for i in range(at_once):
+                there = [e.at(place, i * e.register_bytes) for place in places]
+                totals[i * sums : (i + 1) * sums] = step(there, None, totals[i * sums :][:sums])
+            return [*[e.at(place, at_once * e.register_bytes) for place in places], *totals]
+
+        more = [e.zeros] * (sums * (at_once - 1))
+        state = e.loop(count, [*state, *more], round_of)
+        totals = state[len(starts) :]
+        joined = [reduce(add, totals[k::sums]) for k in range(sums)]
+        return [*state[: len(starts)], *joined]
+
+    several = e.builder.sdiv(whole, i64(AT_ONCE))
+    state = rounds(several, [*map(e.pointer, starts), *[e.zeros] * sums], AT_ONCE)
+    left = e.builder.sub(whole, e.mul(several, AT_ONCE))
+    state = rounds(left, state, 1)
     totals = state[len(starts) :]
     last = step(state[: len(starts)], mask, totals)
-    select, add = e.builder.select, e.builder.fadd
     pairs = zip(last, totals, strict=True)
-    return [folded(e, select(mask, with_last, total), add) for with_last, total in pairs]
+    return [folded(e, e.builder.select(mask, after, before), add) for after, before in pairs]
 
 
 def _scale(e: VectorEmitter, spread: Value, size: Value, eps: Value) -> Value:
@@ -122,9 +138,17 @@ def add_weight(
 
 
 def _differentiate_twin(
-    dtype: Any, upper: int, row: int, count: int, w: int, eps: Any, add: int, to: int,
-    dw: int, db: int,
-) -> None:  # fmt: skip
+    dtype: Any,
+    upper: int,
+    row: int,
+    count: int,
+    w: int,
+    eps: Any,
+    add: int,
+    to: int,
+    dw: int,
+    db: int,
+) -> None:
     g, x, factor, out = (memory(dtype, at, (count,)) for at in (upper, row, w, to))
     deviation = np.sqrt(x.var(dtype=dtype) + eps)
     normal, h = _normalised(x, eps), g * factor
@@ -137,9 +161,17 @@ def _differentiate_twin(
 
 @vector_intrinsic(_differentiate_twin)
 def differentiate(
-    e: VectorEmitter, upper: Value, row: Value, count: Value, w: Value, eps: Value, add: Value,
-    to: Value, dw: Value, db: Value,
-) -> None:  # fmt: skip
+    e: VectorEmitter,
+    upper: Value,
+    row: Value,
+    count: Value,
+    w: Value,
+    eps: Value,
+    add: Value,
+    to: Value,
+    dw: Value,
+    db: Value,
+) -> None:
     """The gradient for a row to the address `to`, or, if `add` is not 0, added there; what the row
     contributes to those of w and b is added at `dw` and `db`, unless these are 0."""
     build = e.builder
