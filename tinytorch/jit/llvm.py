@@ -342,6 +342,20 @@ class VectorEmitter:
             size //= 2
         return tree[0]
 
+    def folded(self, x: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """All lanes combined into one scalar: halves, then quarters, ..."""
+        lanes = self.lanes
+        while lanes > 1:
+            lanes //= 2
+            upper = self.shuffle(x, x, range(lanes, 2 * lanes))
+            x = combine(self.shuffle(x, x, range(lanes)), upper)
+        return self.builder.extract_element(x, ir.Constant(I32, 0))
+
+    def vectors_of(self, count: Value) -> tuple[Value, Value]:
+        """Of `count` elements how many vectors are before the last, and the mask of the last."""
+        whole = self.builder.sdiv(self.add(count, -1), i64(self.lanes))
+        return whole, self.first_lanes(self.builder.sub(count, self.mul(whole, self.lanes)))
+
     def first_lanes(self, count: Value | int) -> Value:
         """The mask of lanes 0 .. count-1; count may be below 0 or above the number of lanes."""
         indices = ir.Constant(ir.VectorType(I32, self.lanes), list(range(self.lanes)))

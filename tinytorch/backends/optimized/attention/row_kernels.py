@@ -23,7 +23,6 @@ Source: W. Cody, W. Waite, "Software manual for the elementary functions", 1980,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from llvmlite import ir
 
 from tinytorch.backends.optimized.elementwise.math import DOUBLE
 from tinytorch.jit.cpu import MOST_ROWS
-from tinytorch.jit.llvm import I32, Value, VectorEmitter, i64, memory, vector_intrinsic
+from tinytorch.jit.llvm import Value, VectorEmitter, memory, vector_intrinsic
 
 ROOM = 192
 """Bytes: the rest of a vector, and as many elements as a tile has rows, in whole vectors."""
@@ -65,21 +64,6 @@ def _exp(e: VectorEmitter, x: Value) -> Value:
     return build.fmul(series, build.bitcast(power, e.vector))
 
 
-def folded(e: VectorEmitter, x: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    """All lanes combined into one scalar: halves, then quarters, ..."""
-    lanes = e.lanes
-    while lanes > 1:
-        lanes //= 2
-        x = combine(e.shuffle(x, x, range(lanes)), e.shuffle(x, x, range(lanes, 2 * lanes)))
-    return e.builder.extract_element(x, ir.Constant(I32, 0))
-
-
-def vectors_of(e: VectorEmitter, count: Value) -> tuple[Value, Value]:
-    """Of `count` elements how many vectors are before the last, and the mask of the last."""
-    whole = e.builder.sdiv(e.add(count, -1), i64(e.lanes))
-    return whole, e.first_lanes(e.builder.sub(count, e.mul(whole, e.lanes)))
-
-
 def _store_zeros(e: VectorEmitter, at: Value) -> None:
     """Whole vectors of zeros, for what the last row of a tile sees and this one does not."""
     for i in range(-(-MOST_ROWS // e.lanes)):
@@ -100,7 +84,7 @@ def scale(e: VectorEmitter, row: Value, count: Value, factor: Value, to: Value) 
         e.store(build.fmul(e.load(source), factors), target)
         return [e.at(at, e.register_bytes) for at in state]
 
-    whole, mask = vectors_of(e, count)
+    whole, mask = e.vectors_of(count)
     source, target = e.loop(whole, [e.pointer(row), e.pointer(to)], step)
     e.store(build.fmul(e.load(source, mask), factors), target, mask)
 
@@ -123,11 +107,11 @@ def find_largest(e: VectorEmitter, row: Value, count: Value, to: Value) -> None:
         at, best = state
         return [e.at(at, e.register_bytes), larger(e.load(at), best)]
 
-    whole, mask = vectors_of(e, count)
+    whole, mask = e.vectors_of(count)
     lowest = e.constant(-math.inf)
     at, best = e.loop(whole, [e.pointer(row), lowest], step)
     best = larger(build.select(mask, e.load(at), lowest), best)
-    e.store_scalar(folded(e, best, larger), e.pointer(to))
+    e.store_scalar(e.folded(best, larger), e.pointer(to))
 
 
 def _exponentiate_twin(dtype: Any, row: int, count: int, shift: Any, to: int) -> None:
@@ -150,11 +134,11 @@ def exponentiate(e: VectorEmitter, row: Value, count: Value, shift: Value, to: V
         e.store(value, at)
         return [e.at(at, e.register_bytes), build.fadd(total, value)]
 
-    whole, mask = vectors_of(e, count)
+    whole, mask = e.vectors_of(count)
     at, total = e.loop(whole, [e.pointer(row), e.zeros], step)
     value = _exp(e, build.fsub(build.select(mask, e.load(at), lowest), shifts))
     e.store(value, at)
-    e.store_scalar(folded(e, build.fadd(total, value), build.fadd), e.pointer(to))
+    e.store_scalar(e.folded(build.fadd(total, value), build.fadd), e.pointer(to))
     _store_zeros(e, e.at(at, e.register_bytes))
 
 
@@ -173,7 +157,7 @@ def differentiate(
     result, becomes that of the scores,  weights * (change - sum(weights * change)),  and MOST_ROWS
     elements after it 0."""
     build, factors = e.builder, e.splat(factor)
-    whole, mask = vectors_of(e, count)
+    whole, mask = e.vectors_of(count)
 
     def add_product(state: list[Value]) -> list[Value]:
         w, g, total = state
@@ -193,7 +177,7 @@ def differentiate(
     start = [e.pointer(weights), e.pointer(change)]
     w, g, total = e.loop(whole, [*start, e.zeros], add_product)
     last = build.select(mask, e.load(g), e.zeros)
-    total = folded(e, e.fma(e.load(w), last, total), build.fadd)
+    total = e.folded(e.fma(e.load(w), last, total), build.fadd)
     inner = build.fmul(e.splat(total), factors)
     w, g = e.loop(whole, start, step)
     for at, value in zip((w, g), results(w, g, last), strict=True):

@@ -8,8 +8,8 @@ softmax         with log-softmax
 cross_entropy
 cross           products of vectors of three components
 ctc             sequences of labels
+layer_norm_rows one row of a layer norm
 layer_norm
-layer_norm_rows one row of it
 group_norm
 embedding       rows by index
 order           indices that sort

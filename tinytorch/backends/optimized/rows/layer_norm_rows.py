@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.attention.row_kernels import folded, vectors_of
 from tinytorch.jit.llvm import Value, VectorEmitter, i64, memory, vector_intrinsic
 
 AT_ONCE = 4
@@ -33,7 +32,7 @@ def _over_row(
             of the sums so far to those with this vector; in lanes outside the mask, whatever.
         sums: how many.
     """
-    whole, mask = vectors_of(e, count)
+    whole, mask = e.vectors_of(count)
     add = e.builder.fadd
 
     def rounds(count: Value, state: list[Value], at_once: int) -> list[Value]:
@@ -60,7 +59,7 @@ def _over_row(
     totals = state[len(starts) :]
     last = step(state[: len(starts)], mask, totals)
     pairs = zip(last, totals, strict=True)
-    return [folded(e, e.builder.select(mask, after, before), add) for after, before in pairs]
+    return [e.folded(e.builder.select(mask, after, before), add) for after, before in pairs]
 
 
 def _scale(e: VectorEmitter, spread: Value, size: Value, eps: Value) -> Value:
