@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of, uint8
+from tinytorch.dtypes import DType, Shape, bfloat16, bool_, meta_of_array, number_of, uint8
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import movement, reductions, subscripts
 from tinytorch.functions.dims import normalize_dim
@@ -167,13 +167,15 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     >>> index_fill(zeros(3), 0, tensor([1]), 5.0)
     tensor([0., 5., 0.])
     """
+    if not x.ndim:
+        return movement.reshape(index_fill(movement.reshape(x, (1,)), dim, index, value), ())
     dim = normalize_dim(dim, x.ndim)
-    extent = x.shape[dim] if x.ndim else 1
-    index = from_front(_flat("index_fill", index), extent, dim)
-    one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
-    hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
-    shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()
-    return masked_fill(x, movement.reshape(hit, shape), value)
+    index = from_front(_flat("index_fill", index), x.shape[dim], dim)
+    value = _of_dtype("index_fill", value, x.dtype)
+    if not is_tensor(value):
+        value = apply(ops.full, shape=(), value=value, dtype=x.dtype)
+    shape = (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
+    return _at_slices(x, dim, index, movement.expand(value, shape), "none")
 
 
 def index_put(x: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
