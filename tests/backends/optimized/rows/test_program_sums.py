@@ -60,7 +60,7 @@ def test_sums_of_any_dimensions_and_operands(shape, dims, keepdim, kinds, turned
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(300, 5000), (30, 300), (4096, 10), (4900, 7)])
+@pytest.mark.parametrize("shape", [(300, 5000), (30, 300), (4096, 10), (4900, 7), (4000, 23)])
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
 def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
     from tinytorch.backends.optimized.rows import reductions
@@ -74,8 +74,9 @@ def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
 
 @pytest.mark.parametrize("kind", ["whole", "kept", "reduced", "last", "0-d", "number"])
 @pytest.mark.parametrize("shape", [(4096, 10), (3, 2000, 4), (5003, 7)])
-def test_short_columns(shape, kind, rng):
-    dims = (len(shape) - 2,)
+@pytest.mark.parametrize("along", [-1, -2])
+def test_short_rows_and_columns(along, shape, kind, rng):
+    dims = (len(shape) + along,)
     x, other = rng.standard_normal(shape).astype(np.float32), of_kind(kind, shape, dims, rng)
     if kind != "number":
         other = other.astype(np.float32)

@@ -33,6 +33,8 @@ from tinytorch.jit.library import compile_source
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
 
+SHORT_ROWS = 32  # terms, for which a loop takes longer to begin than the terms to be stored
+
 _GLOBALS: dict[str, Any] = {
     "empty": np.empty,
     "total": total,
@@ -215,6 +217,16 @@ def _of_narrow(
     return kernel
 
 
+def _of_stored(terms: Callable[..., Array]) -> Callable[..., Array]:
+    """The kernel that adds up terms which are stored."""
+
+    def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
+        return reductions.sum(terms(*values), dims=dims, keepdim=keepdim)
+
+    kernel.gives_arrays = True  # type: ignore[attr-defined]
+    return kernel
+
+
 def specialize(
     program: Program,
     dtype: np.dtype[Any],
@@ -265,6 +277,8 @@ def specialize(
         return _small(
             step, dtype, operands, places, kinds, kept if others else result, others, result
         )
+    if is_rows and reduced < SHORT_ROWS and "r" not in kinds:
+        return _of_stored(loops_of(program, dtype).plan(operands))
     run = _kernel(program, dtype, kinds, is_rows)
     flattened = {"v": along, "l": (reduced,)}
     shapes = [flattened.get(kind, across) for kind in kinds]
