@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from tinytorch.backends import find_backend, reference
-from tinytorch.backends.blocked.elementwise import compile_op, fuse
+from tinytorch.backends.blocked.elementwise import compile_op, compile_same_shape, fuse
 from tinytorch.op import OPS
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 88.0, 1e30, -1e30, np.inf, -np.inf, np.nan])
@@ -66,3 +68,19 @@ def test_where_selects_floats_by_a_bool_condition():
     )
     assert out.dtype == np.float32
     np.testing.assert_array_equal(out, [1, 5])
+
+
+def _tried(a):
+    try:
+        return 1 / (1 + math.exp(-a))
+    except OverflowError as _:
+        return 0.0
+
+
+@pytest.mark.parametrize("compile_", [compile_op, compile_same_shape])
+def test_a_definition_that_cannot_be_compiled_is_looped(compile_, monkeypatch):
+    """As on the optimized backend: numba's own error says nothing of the op."""
+    monkeypatch.setattr(OPS["sigmoid"], "scalar", _tried)
+    run = compile_.__wrapped__(OPS["sigmoid"])
+    with pytest.warns(RuntimeWarning, match="sigmoid runs as a slow loop in Python, as its "):
+        np.testing.assert_allclose(run(np.array([-1000.0, 0.0])), [0.0, 0.5])

@@ -73,6 +73,13 @@ def _tried(a):  # type: ignore[no-untyped-def]
         return 0.0
 
 
+def _named(a):  # type: ignore[no-untyped-def]
+    try:
+        return 1 / (1 + math.exp(-a))
+    except OverflowError as _:
+        return 0.0
+
+
 def _walrus(a):  # type: ignore[no-untyped-def]
     return 0.0 if (b := -a) > 800 else 1 / (1 + math.exp(b))
 
@@ -81,7 +88,7 @@ def _recursive(a):  # type: ignore[no-untyped-def]
     return 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) * _recursive(-a)
 
 
-@pytest.mark.parametrize("definition", [_tried, _walrus, _recursive])
+@pytest.mark.parametrize("definition", [_tried, _named, _walrus, _recursive])
 def test_a_definition_that_cannot_be_compiled_is_looped(definition, monkeypatch) -> None:
     """A right answer to the exercise of module 03, for one."""
     monkeypatch.setattr(ops.sigmoid, "scalar", definition)

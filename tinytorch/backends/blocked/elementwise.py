@@ -10,12 +10,15 @@ data, it does in one pass with the intermediate value in a register.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
+from tinytorch.backends.naive import NaiveBackend
 from tinytorch.dtypes import Array
 from tinytorch.jit.buffers import empty
 from tinytorch.jit.library import kernel
@@ -23,6 +26,8 @@ from tinytorch.jit.parallel import shared
 from tinytorch.op import Op
 
 Scalar = Callable[..., Any]
+#: What numba raises for a definition that it cannot compile.
+UNCOMPILED = (TypeError, RecursionError, NumbaError, UnsupportedBytecodeError)
 
 
 def _loop(scalar: Scalar, arity: int) -> Callable[..., None]:
@@ -94,13 +99,40 @@ def _compiled(op: Op) -> Scalar:
 @cache
 def compile_op(op: Op) -> Callable[..., Array]:
     """The kernel of an elementwise op of one to three inputs, for arrays of one float dtype."""
-    return _over_arrays(_compiled(op), len(op.inputs))
+    return _or_looped(op, _over_arrays(_compiled(op), len(op.inputs)))
 
 
 @cache
 def compile_same_shape(op: Op) -> Callable[..., Array]:
     """`compile_op` for arrays that all have the same shape and dtype."""
-    return _over_same_shape(_compiled(op), len(op.inputs))
+    return _or_looped(op, _over_same_shape(_compiled(op), len(op.inputs)))
+
+
+def _or_looped(op: Op, run: Callable[..., Array]) -> Callable[..., Array]:
+    """`run`, which compiles when it is called; from then on `looped`, where it cannot."""
+
+    def run_or_loop(*operands: Any) -> Array:
+        nonlocal run
+        try:
+            return run(*operands)
+        except UNCOMPILED as error:  # the definition may be a student's
+            run = looped(op, error)
+            return run(*operands)
+
+    return run_or_loop
+
+
+def looped(op: Op, error: Exception) -> Callable[..., Array]:
+    """The naive backend's loop over a definition that cannot be compiled, and a warning."""
+    lines = [x for x in str(error).split("\n") if x.strip() and not x.startswith("Failed in")]
+    warnings.warn(
+        f"{op.name} runs as a slow loop in Python, as its definition cannot be compiled "
+        f"({lines[0] if lines else type(error).__name__}): write it with arithmetic, comparisons, "
+        f"`math` and functions of numbers",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return partial(NaiveBackend().elementwise, op)
 
 
 @cache

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 
 from tinytorch import ops
 from tinytorch.backends import reference, reference_out
 from tinytorch.backends.base import Kernel, Slice
 from tinytorch.backends.blocked import batch_norm, optimizers
-from tinytorch.backends.naive import NaiveBackend
+from tinytorch.backends.blocked.elementwise import UNCOMPILED, looped
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
@@ -280,8 +278,8 @@ class OptimizedBackend(NumpyBackend):
             return super().specialize(plan)
         try:
             return specialize(definition, *_real_operands(plan), _bools(plan), _EXACT.get(op.name))
-        except (TypeError, RecursionError, NumbaError) as error:  # it may be a student's
-            return _looped(op, error)
+        except UNCOMPILED as error:  # it may be a student's
+            return looped(op, error)
 
     def specialize_slices(self, plan: Plan, slices: Mapping[int, Slice]) -> Kernel | None:
         """The loop of an elementwise plan walks along the rows of the arrays that it cuts from."""
@@ -320,19 +318,6 @@ class OptimizedBackend(NumpyBackend):
         if own is None and getattr(self, op.kind, None) is not None:
             return False
         return own is getattr(OptimizedBackend, op.name, None) and op.name not in vars(self)
-
-
-def _looped(op: Op, error: Exception) -> Kernel:
-    """The naive backend's loop over a definition that cannot be compiled, and a warning."""
-    lines = [x for x in str(error).split("\n") if x.strip() and not x.startswith("Failed in")]
-    warnings.warn(
-        f"{op.name} runs as a slow loop in Python, as its definition cannot be compiled "
-        f"({lines[0] if lines else type(error).__name__}): write it with arithmetic, comparisons, "
-        f"`math` and functions of numbers",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return partial(NaiveBackend().elementwise, op)
 
 
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
