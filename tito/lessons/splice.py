@@ -59,6 +59,7 @@ def splice(
         helpers = _helpers(new, targets)
         source = "\n".join([_lines_of(new, old), *[textwrap.dedent(h.text()) for h in helpers]])
         used = supply.needed(source, text, target)
+        _check_compiled(old, used)
         changed[target.path] = _replace(text, old, new, helpers, used)
     for path, text in changed.items():
         ast.parse(text, path)
@@ -100,6 +101,24 @@ def _lines_of(new: Definition, old: Definition) -> str:
     """The student's definition on its own, without decorators where the package's has its own."""
     is_decorated = new.kind in ("function", "class") and old.first < old.head
     return textwrap.dedent(new.text(new.head if is_decorated else None))
+
+
+def _check_compiled(old: Definition, used: Sequence[str]) -> None:
+    """A compiled function calls nothing that is not: numba would say so in pages.
+
+    Raises:
+        SpliceError: a helper function lacks the decorator.
+    """
+    decorators: list[ast.expr] = getattr(old.node, "decorator_list", [])
+    if not any(ast.unparse(d).partition("(")[0] == "kernel" for d in decorators):
+        return
+    for node in [ast.parse(statement).body[0] for statement in used]:
+        if isinstance(node, FUNCTIONS) and not node.decorator_list:
+            raise SpliceError(
+                f"{old.target.name} is compiled in the package, and your helper {node.name} is "
+                f"not: put `@kernel` above `def {node.name}`, and `from tinytorch.jit.library "
+                f"import kernel` at the top of the cell"
+            )
 
 
 def _replace(

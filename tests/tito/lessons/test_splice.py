@@ -234,6 +234,18 @@ def test_a_constant_that_is_made_in_several_steps_is_refused(
     spliced(repository, cell.replace(change, "print(TABLE)"), AREA)
 
 
+def test_a_helper_of_a_compiled_function_must_be_compiled() -> None:
+    """In the notebook both run as Python; in the package numba would refuse it in pages."""
+    target = Target("tinytorch/backends/blocked/matmul.py", "_copy")
+    files = {target.path: Package(ROOT).text(target.path)}
+    helper = "def put(x, out):\n    out[:] = x[:]\n\n\n"
+    cell = helper + "def _copy(x, out):\n    put(x, out)\n"
+    with pytest.raises(SpliceError, match=r"_copy is compiled .* your helper put is not: put `@k"):
+        splice(files, [target], cell)
+    cell = f"from tinytorch.jit.library import kernel\n\n\n@kernel\n{cell}"
+    assert f"@kernel\n{helper}@kernel\ndef _copy" in splice(files, [target], cell)[target.path]
+
+
 def test_an_import_of_the_same_thing_is_no_clash(repository: Repository) -> None:
     cell = "import math\n\ndef area(s):\n    return math.prod(s)"
     assert spliced(repository, cell, AREA).count("import math") == 1
