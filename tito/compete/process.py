@@ -22,9 +22,11 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -134,26 +136,26 @@ class Worker:
             "task": "task.py" if confined else str(task),
             "entry": "entry.py" if confined else str(contestant.entry),
         }  # fmt: skip
-        self.process = box.start(
-            [sys.executable, "-I", "-c", START, json.dumps(settings), str(shift)],
-            Limits(
-                seconds=event.compile_seconds, cpu_seconds=CPU_SECONDS,
-                memory_bytes=event.memory_bytes, file_bytes=FILE_BYTES, open_files=OPEN_FILES,
-                processes=THREADS if confined else None,
-            ),
-            files=files,
-            keep=(self.descriptor,),
+        bounds = Limits(
+            seconds=event.compile_seconds, cpu_seconds=CPU_SECONDS,
+            memory_bytes=event.memory_bytes, file_bytes=FILE_BYTES, open_files=OPEN_FILES,
+            processes=THREADS if confined else None,
         )  # fmt: skip
-        try:
-            self._begun(event.compile_seconds)
-            self._expect(b"p", event.compile_seconds)
-            self.pid = tree(self.process.pid)[-1]
-            if cores is not None:
-                os.sched_setaffinity(self.pid, cores)
-            self.stop()
-        except BaseException:
-            self.close()
-            raise
+        command = [sys.executable, "-I", "-c", START, json.dumps(settings), str(shift)]
+        with tempfile.TemporaryFile() as printed:
+            self.process = box.start(
+                command, bounds, files=files, stderr=printed, keep=(self.descriptor,)
+            )
+            try:
+                self._begun(event.compile_seconds, printed)
+                self._expect(b"p", event.compile_seconds)
+                self.pid = tree(self.process.pid)[-1]
+                if cores is not None:
+                    os.sched_setaffinity(self.pid, cores)
+                self.stop()
+            except BaseException:
+                self.close()
+                raise
 
     def measure(self, problem: Problem, seconds: float | None = None) -> tuple[float, list[Array]]:
         """One call: its time in seconds on the event's clock, and copies of its outputs.
@@ -259,12 +261,13 @@ class Worker:
         if sent < len(data):
             raise Failure("rule", "the pipe of its commands is full: it does not read them")
 
-    def _begun(self, seconds: float) -> None:
-        """Wait until it begins to load an entry: until then only our code can have failed."""
+    def _begun(self, seconds: float, printed: IO[bytes]) -> None:
+        """Wait until it begins to load an entry: until then only our code can fail, and print."""
         try:
             self._expect(b"b", seconds)
         except Failure as error:
-            text = f"{error}, before anything of a contestant was loaded"
+            said = f"; it printed: {line}" if (line := _last_line(printed)) else ""
+            text = f"{error}, before anything of a contestant was loaded{said}"
             raise Failure("infrastructure", text) from None
 
     def _expect(self, answer: bytes, seconds: float) -> None:
@@ -338,6 +341,13 @@ def _failure_of(said: bytes) -> Failure:
 def _printable(text: str) -> str:
     """Without what a terminal would obey."""
     return "".join(c for c in text if c.isprintable())[:SAID_LETTERS]
+
+
+def _last_line(printed: IO[bytes]) -> str:
+    """The last line that is not empty, or its end."""
+    printed.seek(-min(SAID_LETTERS, printed.seek(0, os.SEEK_END)), os.SEEK_END)
+    lines = printed.read().decode(errors="replace").split("\n")
+    return _printable(next((line for line in reversed(lines) if line.strip()), ""))
 
 
 def _is_transposed(array: Array) -> bool:

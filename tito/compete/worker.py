@@ -44,6 +44,7 @@ def main() -> None:
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
+        os.dup2(quiet, 2)  # until now our own code said there why it failed
         os.write(answers, BEGUN)  # what fails before this is no fault of the entry
         entry = load_contestant(settings, task)
         gc.freeze()  # what is loaded would make each of the collections below take long

@@ -88,6 +88,27 @@ def test_what_fails_before_an_entry_is_loaded_is_our_fault(
     assert caught.value.verdict == "infrastructure"
 
 
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [("a\nno \x1b[1mroom\n \n", "no [1mroom"), ("a\n" + 9_999 * "long", 125 * "long"), ("", "")],
+)
+def test_what_a_worker_printed_before_is_said(tmp_path: Path, stderr: str, said: str) -> None:
+    event = small_event(tmp_path / "event", "open")
+    task = f"import os\nos.write(2, {stderr.encode()!r})\nos._exit(1)"
+    (event.folder / "task.py").write_text(task)
+    with pytest.raises(Failure) as caught:
+        Worker(Contestant("numpy"), event, confined=False)
+    assert str(caught.value).partition("loaded")[2] == (f"; it printed: {said}" if said else "")
+
+
+def test_what_an_entry_prints_is_not(tmp_path: Path) -> None:
+    """It would have a file of ours to fill."""
+    event = small_event(tmp_path / "event", "open")
+    code = "import os\nassert os.path.samestat(os.fstat(2), os.stat(os.devnull))\nclass Mine: pass"
+    (entry := tmp_path / "entry.py").write_text(code)
+    Worker(Contestant("entry", entry, "Mine"), event, confined=False).close()
+
+
 def test_calls_that_take_no_time_are_our_fault(tmp_path: Path, costs: list[float]) -> None:
     """Their ratio would be none: it is said of whom, and no launch is kept."""
     event = small_event(tmp_path / "event", "open")
