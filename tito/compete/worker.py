@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from tito.compete.memory import Arena
-from tito.compete.rules import BLAS, BUILTINS, MODULES, PARTS, WAYS_ROUND, broken_rules
+from tito.compete.rules import (
+    BLAS,
+    BUILTINS,
+    MODULES,
+    PARTS,
+    WAYS_ROUND,
+    OwnNames,
+    broken_rules,
+)
 
 BEGUN, PREPARED, DONE, FAILED = b"b", b"p", b"d", b"e"
 MAX_MESSAGE = 4000
@@ -131,7 +139,8 @@ def _restricted(path: Path) -> dict[str, Any]:
     scope = vars(module)
     scope["__builtins__"] = {**allowed, "__import__": import_}
     scope["__file__"] = str(path)
-    exec(compile(path.read_text("utf-8-sig"), str(path), "exec"), scope)
+    tree = OwnNames().visit(ast.parse(path.read_text("utf-8-sig")))
+    exec(compile(ast.fix_missing_locations(tree), str(path), "exec"), scope)
     return scope
 
 

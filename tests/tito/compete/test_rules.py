@@ -55,6 +55,8 @@ BROKEN = [
     "match f:\n    case object(__globals__=g): pass",
     "(x.y for x in z).gi_code.replace(co_names=('__globals__',))",
     "njit(f).func_code",
+    "class A:\n    def dot(self, a): return super().dot(a)",
+    "self.lib",
 ]
 
 
@@ -69,6 +71,7 @@ def test_ways_to_a_library_are_refused(code: str) -> None:
         "import numpy as np\nfrom numba import njit, prange, types",
         "class A:\n    def __init__(self):\n        self.buffer = np.empty((3, 4), np.float32)",
         "c[i, j] += a[i, k] * b[k, j]",
+        "class A:\n    def matmul(self, a): ...\n    def f(self, a): return self.matmul(a)",
         "d = {}\nd[a.shape] = np.ascontiguousarray(a.T)",
     ],
 )

@@ -103,11 +103,28 @@ def test_kernels_find_what_is_public(tmp_path: Path) -> None:
         ("import numba.np.linalg", "numba has no 'np' for kernels"),
         ("import numba\nnumba.njit('a @ b')(lambda x: x)", "the operator @ calls the product"),
         ("import numba\nnumba.njit('f4.__class__')(lambda x: x)", "'__class__' is not allowed"),
+        (
+            "import numpy as np\nclass A:\n    def dot(self, a): return self.dot(a)\n"
+            "A.dot(np.ones((2, 2)), np.ones((2, 2)))",
+            "has no attribute 'dot_of_self'",
+        ),
         ("import numpy as np\nnp.poly1d([1, 2]) * np.poly1d([1, 2])", "np.convolve is a library"),
     ],
 )
 def test_ways_round_the_list_end_at_run_time(tmp_path: Path, code: str, said: str) -> None:
     assert said in _restricted_run(tmp_path, code)
+
+
+def test_an_entry_calls_its_own_methods_by_their_names(tmp_path: Path) -> None:
+    code = (
+        "import numpy as np\nclass Base:\n    outer = staticmethod(np.add)\n"
+        "    def dot(self, a, b): return self.outer(a, b)\n"
+        "    def matmul(self, a, b): return self.dot(a, b)\n"
+        "class Entry(Base):\n    one = Base().matmul(np.ones(2), 1)\n"
+        "    def dot(self, a, b): return 2 * a\n"
+        "class Entry(Entry):\n    one = Entry.one + Entry().matmul(np.ones(2), 1)\n"
+    )
+    assert _restricted_run(tmp_path, code) == "[4.0, 4.0]"
 
 
 def _restricted_run(folder: Path, code: str) -> str:
