@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 import tinytorch
+import tito.cache
+from tito.__main__ import main
 from tito.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +75,30 @@ def test_an_unknown_command_suggests_the_nearest(given: list[str], meant: str) -
     result = runner.invoke(app, given)
     assert result.exit_code == 2
     assert meant in result.output
+
+
+class _Interrupted(ModuleType):
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def cache() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("loading", [False, True])
+def test_an_interrupt_is_one_line(
+    loading: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While modules are loading and later, when Typer has made an exit code of it."""
+    if loading:
+        monkeypatch.setitem(sys.modules, "tito.cli", _Interrupted("tito.cli"))
+    monkeypatch.setattr(sys, "argv", ["tito", "cache"])
+    command = next(c for c in app.registered_commands if c.callback is tito.cache.cache)
+    monkeypatch.setattr(command, "callback", cache)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_version() -> None:

@@ -129,10 +129,7 @@ def watch(output: Output = BUILT, root: Root = scripts.ROOT) -> None:
         for path in files:
             console.out.print(f"built {path}", markup=False, highlight=False, soft_wrap=True)
 
-    try:
-        watch_lessons(root, output, changes(root), built, _show)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    watch_lessons(root, output, changes(root), built, _show)
 
 
 @app.command(epilog="Examples:\n\ntito lessons prove\n\ntito lessons prove 02 --json")
