@@ -516,6 +516,20 @@ def bootstrap_interval(
     ),
     Mistake(
         exercise="trials",
+        name="sorts the caller's ratios",
+        source="""
+def pairs_needed(ratios, precision, **options):
+    if precision <= 0:
+        raise ValueError(f"the precision must be positive, not {precision}")
+    low, high = bootstrap_interval(ratios, **options)
+    ratios.sort()
+    reach = (high - low) / 2 / ratios[len(ratios) // 2]
+    return max(2, math.ceil(len(ratios) * (reach / precision) ** 2))
+""",
+        loses={"needed": 4},
+    ),
+    Mistake(
+        exercise="trials",
         name="relative to the middle of the interval",
         source="""
 def pairs_needed(ratios, precision, **options):
