@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased, joinedload
 
 from tito.compete.entry import Entry, EntryError, parse_entry
@@ -113,8 +115,8 @@ def submit(
             f"this is the code of your submission {same[0].submission.id}, letter by letter"
         )
     if session.get(Code, entry.sha256) is None:
-        session.add(Code(sha256=entry.sha256, text=entry.text))
-        session.flush()
+        with suppress(IntegrityError), session.begin_nested():  # another may enter it right now
+            session.add(Code(sha256=entry.sha256, text=entry.text))
     made = Submission(
         event_id=event.id,
         person_id=person.id,

@@ -8,7 +8,9 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -267,6 +269,17 @@ def test_the_same_code_twice_is_said(board: Board) -> None:
     again = board.submit(ada)
     assert again.status_code == 400 and "your submission 1, letter by letter" in again.text
     assert board.submit(bob).status_code == 200  # an instructor sees the equal hash
+
+
+def test_the_same_code_of_several_at_once_is_taken(board_on_either: Board) -> None:
+    """As when a class enters the starter file: it is kept once, and nobody is turned away."""
+    apis = [board_on_either.join(name).api() for name in ("ada", "bob", "cyd", "dan", "eve", "fay")]
+    url = "/api/events/fast/submissions"
+    for mark in ("first", "second", "third"):
+        text = ENTRY.format(mark=mark).encode()
+        with ThreadPoolExecutor(len(apis)) as pool:
+            sent = pool.map(partial(TestClient.post, url=url, content=text), apis)
+            assert [answer.status_code for answer in sent] == [201] * len(apis)
 
 
 def test_a_deadline_and_a_frozen_event_take_nothing(board: Board) -> None:
