@@ -7,7 +7,6 @@ module ask only for what the statements say.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tito.lessons.model import Lesson
 from tito.lessons.needed import SpliceError
 from tito.lessons.source import SourceError, Target, find_definition
 from tito.lessons.splice import splice
+from tito.scratch import Scratch
 from tito.workspace import integration
 from tito.workspace.folder import WorkspaceError
 from tito.workspace.package import NAME
@@ -49,7 +49,7 @@ def _integrated(course: Course, lesson: Lesson, chosen: dict[str, Alternative]) 
             texts |= splice(files, targets, source, context_of(cells, exercise, lesson))
         except SpliceError as error:
             yield f"the right solution {chosen[exercise.id].name!r} has no place: {error}"
-    with tempfile.TemporaryDirectory(prefix="tito-alternatives-") as folder:
+    with Scratch(prefix="tito-alternatives-") as folder:
         root = Path(folder).resolve()
         stale = (f"{Path(path).stem}.*.pyc" for path in texts)  # byte code of what stays saves time
         shutil.copytree(course.root / NAME, root / NAME, ignore=shutil.ignore_patterns(*stale))

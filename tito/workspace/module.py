@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from tito.lessons.cells import context_of
 from tito.lessons.model import Exercise, Lesson
 from tito.lessons.notebook import notebook as build
 from tito.lessons.source import Package
+from tito.scratch import Scratch
 from tito.workspace import completed, course, integration, notebook, package, state
 from tito.workspace.completed import Completed, Piece
 from tito.workspace.folder import Workspace, WorkspaceError
@@ -138,7 +138,7 @@ def complete(workspace: Workspace, result: Result) -> Completion:
     others = [c for c in completed.load(workspace) if c.slug != lesson.slug]
     everything = [*others, new]
     mine = sorted(completed.definitions(everything))
-    with tempfile.TemporaryDirectory(prefix="tito-") as folder:
+    with Scratch(prefix="tito-") as folder:
         candidate = Path(folder).resolve()
         problems = package.make_elsewhere(candidate, workspace, _all_pieces(everything))
         if wrong := [text for piece, text in problems if piece in new.pieces]:

@@ -30,6 +30,7 @@ from tito.course.exam.job import InfrastructureError, Job, Question, Transcript,
 from tito.course.exam.receive import MOST_BYTES, FloodError, Lines
 from tito.limits import end, is_cpu_time
 from tito.sandbox import WRITABLE, NoSandboxError, Sandbox, for_python
+from tito.scratch import Scratch
 from tito.usage import Usage, files_made, usage
 
 HARNESS = Path(__file__).with_name("harness.py")
@@ -115,7 +116,7 @@ def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes
     with (
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryDirectory(prefix="tito-") as folder,
-        tempfile.TemporaryDirectory(prefix="tito-") as other,
+        Scratch(prefix="tito-") as other,
     ):
         try:
             files = _written(job.files, Path(folder))
