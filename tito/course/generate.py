@@ -56,6 +56,8 @@ def generate(
         if check
         else []
     )
+    for path in sources:
+        _check_cells(course, assignment, path.stem, path.read_text(encoding="utf-8"))
     directory = course.directory(assignment)
     with quiet() as said:
         from nbconvert.preprocessors import TagRemovePreprocessor
@@ -91,21 +93,49 @@ def _write_source(course: Course, name: str, replace: bool) -> tuple[str, list[s
     folder.mkdir(parents=True, exist_ok=True)
     text = notebook_text(lessons.cells(lesson), student=False)
     path = folder / f"{lesson.folder}.ipynb"
-    notes: list[str] = []
-    if _edited(course, path, text):
-        if not replace:
-            return str(lesson.folder), [
-                f"{path} was edited and is kept as it is; --replace writes the lesson's over it"
-            ]
+    edited = _edited(course, path, text)
+    if edited and not replace:
+        return str(lesson.folder), [
+            f"{path} was edited and is kept as it is; --replace writes the lesson's over it"
+        ]
+    _check_cells(course, lesson.folder, path.stem, text)
+    notes = []
+    if edited:
         backup = path.with_suffix(f".{datetime.now(UTC):%Y%m%d-%H%M%S}.backup")
         path.replace(backup)
-        notes = [f"{path} was edited; that is now {backup.name}"]
+        notes.append(f"{path} was edited; that is now {backup.name}")
     path.write_text(text, encoding="utf-8")
     written = course.root / WRITTEN
     known = _written(written) | {lesson.folder: _meaning(text)}
     written.parent.mkdir(exist_ok=True)
     written.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return str(lesson.folder), notes
+
+
+def _check_cells(course: Course, assignment: str, notebook: str, text: str) -> None:
+    """nbgrader has marks by cell: while there are submissions, no cell may come or go.
+
+    Raises:
+        CourseError: one would. Nothing was changed: students' work can be graded as before.
+    """
+    from nbgrader.api import MissingEntry
+
+    with course.gradebook() as gradebook:
+        try:
+            known = gradebook.find_notebook(notebook, assignment)
+        except MissingEntry:
+            return
+        before = {cell.name for cell in known.source_cells} if known.submissions else None
+    told = [cell["metadata"] for cell in json.loads(text)["cells"]]
+    marked = [m["nbgrader"] for m in told if "nbgrader" in m and MENDED not in m.get("tags", ())]
+    now = {m["grade_id"] for m in marked if m["grade"] or m["solution"] or m["locked"]}
+    if before is not None and now != before:
+        new, gone = (", ".join(sorted(x)) or "none" for x in (now - before, before - now))
+        raise CourseError(
+            f"{assignment} has submissions, so its cells must stay (new: {new}; gone: {gone}). "
+            f"Nothing was changed: go on with what students have, or give the new notebook a "
+            f"folder of its own in source/"
+        )
 
 
 def _edited(course: Course, path: Path, text: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tito.course import generate as step
-from tito.course.config import Course
+from tito.course.config import Course, CourseError, quiet
 from tito.course.exam.key import make_key
 from tito.course.notebook import course_cells, hidden_tests, read_notebook
 from tito.lessons.notebook import MENDED
@@ -85,6 +85,26 @@ def test_the_mended_code_of_a_bug_is_not_handed_out(course: Course) -> None:
     made = step.generate(course, ASSIGNMENT, check=False)
     text = (made.release / path.name).read_text("utf-8")
     assert "abs(x)" not in text and "twice two" in text
+
+
+def test_cells_stay_while_there_are_submissions(course: Course) -> None:
+    """nbgrader refused it after source/ was written and release/ removed: nothing went on."""
+    step.generate(course, "setup", check=False)
+    folders = [course.folder(each, ".", "01_setup") for each in ("source", "release")]
+    with quiet(), course.gradebook() as gradebook:
+        gradebook.add_student("ada")
+        gradebook.add_submission("01_setup", "ada")
+    step.generate(course, "setup", check=False)  # of the same cells
+    with course.gradebook() as gradebook:
+        cells = gradebook.find_notebook("01_setup", "01_setup").source_cells
+        next(cell for cell in cells if cell.name == "two-spellings").name = "before"
+        gradebook.db.commit()
+    edited(folders[0] / "01_setup.ipynb", "pass")
+    there = {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
+    for replace in (False, True):
+        with pytest.raises(CourseError, match="new: two-spellings; gone: before"):
+            step.generate(course, "setup", check=False, replace=replace)
+    assert there == {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
 @needs_sandbox
