@@ -116,6 +116,17 @@ def shape_arguments(sizes):
     ),
     Mistake(
         exercise="two-spellings",
+        name="knows two kinds of sequences only",
+        source="""
+def shape_arguments(sizes):
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    return tuple(operator.index(s) for s in sizes)
+""",
+        loses={"two-spellings-values": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
         name="converts with int",
         source="""
 def shape_arguments(sizes):

@@ -80,6 +80,21 @@ class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
         loses={"elementwise-loop-dtypes": 2},
     ),
     Mistake(
+        exercise="elementwise-loop",
+        name="takes the type of the first array, which may be a condition",
+        source="""
+class NaiveBackend(tinytorch.backends.naive.NaiveBackend):
+    def elementwise(self, op, *operands):
+        dtype = next(x.dtype for x in operands if isinstance(x, np.ndarray))
+        numbers = [x if isinstance(x, np.ndarray) else scalar_of(x, dtype) for x in operands]
+        shape = np.broadcast_shapes(*(np.shape(x) for x in numbers))
+        columns = [np.broadcast_to(x, shape).ravel().tolist() for x in numbers]
+        values = list(map(op.scalar, *columns))
+        return to_array(values, shape, np.dtype(bool) if answers_bool(op) else dtype)
+""",
+        loses={"elementwise-loop-dtypes": 2},
+    ),
+    Mistake(
         exercise="promote-dtypes",
         name="takes the highest of all",
         source="""

@@ -460,6 +460,22 @@ def _soft_cross_entropy(input, target, weight, reduction, smoothing):
     ),
     Mistake(
         exercise="soft-targets",
+        name="counts the dimensions only",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.ndim != input.ndim:
+        raise ShapeError(f"target {target.shape} must have the shape {input.shape}")
+    dim = _class_dim(input)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
+""",
+        loses={"soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
         name="lets a target broadcast",
         source="""
 def _soft_cross_entropy(input, target, weight, reduction, smoothing):

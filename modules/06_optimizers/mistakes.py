@@ -279,6 +279,12 @@ MISTAKES = [
     ),
     Mistake(
         exercise="memory",
+        name="always has numbers in float32",
+        source=changed(BUFFER, "p.dtype.dtype", "np.float32"),
+        loses={"memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
         name="does not notice a parameter that was converted",
         source=changed(
             BUFFER, "(buffer.shape, buffer.dtype) != (p.shape, p.dtype)", "buffer.shape != p.shape"

@@ -39,8 +39,8 @@ class NaiveBackend(ComputeBackend):
 
         Args:
             op: its `scalar` is a function of as many Python numbers as there are operands.
-            operands: arrays of one dtype; or Python numbers, which count as an array of that
-                dtype would hold them (`scalar_of`).
+            operands: arrays of one dtype (a condition is bool); or Python numbers, which count as
+                an array of that dtype would hold them (`scalar_of`).
 
         Returns:
             A new array of the common shape, in the operands' common dtype; bool for an op that
