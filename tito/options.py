@@ -53,7 +53,7 @@ def file_of(target: str, form: str) -> tuple[str, str]:
         form: how the error calls it.
     """
     file, colon, name = target.rpartition(":")
-    if not colon or not name.isidentifier():
+    if not (colon and name.isidentifier() and file.endswith(".py")):
         raise typer.BadParameter(f"{target!r} is not of the form {form}")
     if not Path(file).is_file():
         raise typer.BadParameter(f"there is no file {file}")

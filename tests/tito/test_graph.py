@@ -125,6 +125,7 @@ def test_draw_writes_pictures(step: Path, tmp_path: Path) -> None:
     [
         (["show", "nowhere.py:f"], "there is no file nowhere.py"),
         (["show", "f"], "is not of the form FILE.py:NAME"),
+        (["show", "notes.md:f"], "is not of the form FILE.py:NAME"),
     ],
 )
 def test_a_wrong_target_is_refused_at_once(arguments: list[str], message: str) -> None:
