@@ -26,7 +26,6 @@ TAKES_MORE = {
     "flipud": "nothing to turn in a number",
     "index_add": "a number is a vector of one",
     "index_put": "a value with more leading dimensions of 1, as x[index] = value",
-    "index_select": "a number has no slice, and PyTorch's wants one",
     "pad": "a function, which torch.pad is not",
     "repeat_interleave": "a number is a vector of one",
     "roll": "nothing to turn in a number",

@@ -135,7 +135,9 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = normalize_dim(dim, x.ndim)
     check_range(index, x.shape[dim])
     index = _flat("index_copy", index)
-    source = _slices("index_copy", x, dim, index, source).to(x.dtype)
+    if source.ndim != x.ndim and source.ndim:
+        raise ShapeError(f"index_copy: source {source.shape} has other dimensions than {x.shape}")
+    source = _slices("index_copy", x, dim, index, source)
     return _at_slices(x, dim, index, source, "none")
 
 
