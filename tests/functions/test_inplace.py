@@ -374,3 +374,16 @@ def test_uniform_from_to() -> None:
     assert 3 <= x.min().item() <= x.max().item() <= 4
     with pytest.raises(ValueError, match=r"nothing from 1.0 to below 0.5"):
         x.uniform_(1.0, 0.5)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 8])
+def test_neg_of_what_is_not_together_in_memory(step: int, dtype: str, backend: str) -> None:
+    """np.negative takes four numbers of float32, eight of float64, for the next one."""
+    array = np.arange(60.0).astype(dtype)
+    expected = array.copy()
+    expected[::step] *= -1
+    with tinytorch.using_backend(backend):
+        tinytorch.from_numpy(array)[::step].neg_()
+    np.testing.assert_array_equal(array, expected)

@@ -271,3 +271,13 @@ def test_what_is_joined_is_in_row_major_order(backend, join):
         for _ in range(40):  # as a program of kernels, too
             out = join([x, x * 2])
             assert out.is_contiguous() and out.view(-1).shape == (48,)
+
+
+@pytest.mark.parametrize("take", [lambda x: x.diagonal(), lambda x: x[:, 0], lambda x: x[0]])
+def test_ravel_is_a_view_where_pytorchs_is(take):
+    written = []
+    for library in (tinytorch, torch):
+        x = library.zeros(3, 3)
+        take(x).ravel().fill_(1.0)
+        written.append(x.tolist())
+    assert written[0] == written[1]

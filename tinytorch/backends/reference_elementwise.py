@@ -64,6 +64,11 @@ def power(a: Any, b: Any) -> Any:
         return powers * ((b >= 0) | (np.abs(a) == 1))
 
 
+def negative(a: Array, out: Array) -> None:
+    """-a, in `out`. np.negative reads other elements of some strided arrays (NumPy 2.4)."""
+    np.subtract(out.dtype.type(-0.0), a, out)
+
+
 def _round(a: Array) -> Array:
     return np.asarray(np.rint(a)) if a.dtype.kind == "f" else np.round(a)  # that is Python
 

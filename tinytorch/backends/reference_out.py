@@ -14,7 +14,7 @@ import numpy as np
 
 from tinytorch.backends import reference_special
 from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
-from tinytorch.backends.reference_elementwise import power
+from tinytorch.backends.reference_elementwise import negative, power
 from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
@@ -106,6 +106,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **_UFUNCS,
+    "neg": negative,
     "pow": _power,
     "maximum": _maximum,
     "minimum": _minimum,

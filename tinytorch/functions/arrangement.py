@@ -15,6 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
+from tinytorch.functions.conversion import contiguous
 from tinytorch.functions.dims import named_or_not, normalize_dim
 from tinytorch.functions.movement import (
     cat,
@@ -58,8 +59,8 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
 
 
 def ravel(x: Tensor) -> Tensor:
-    """The elements in row-major order, 1-d."""
-    return flatten(x) if x.ndim else reshape(x, (1,))
+    """The elements in row-major order, 1-d; a copy where they are not so in memory."""
+    return flatten(contiguous(x)) if x.ndim else reshape(x, (1,))
 
 
 def tile(x: Tensor, *given: Any, dims: Any = None) -> Tensor:

@@ -65,7 +65,7 @@ def _below(shape: Sequence[int], diagonal: int) -> Tensor:
 
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose index along `dim2` is that along `dim1` plus `offset`, as a new last
-    dimension: a view of x, or a read-only copy of a part whose use is being recorded.
+    dimension: a view of x.
 
     Raises:
         ShapeError: the two dimensions are one.
@@ -90,7 +90,8 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         is_copied = not _is_flat(data, dim1, dim2)  # by `_diagonal`
     out: Tensor = _diagonal(x, offset, dim1, dim2)
     if is_copied and isinstance(out._data, np.ndarray):
-        out._data.flags.writeable = False  # a write to it would not reach x
+        out._data = data.diagonal(offset, dim1, dim2)  # which sees what is written to x later on
+        out._data.flags.writeable = data.flags.writeable
     return out
 
 

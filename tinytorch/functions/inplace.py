@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.backends.reference_elementwise import negative
 from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dispatch import SCALAR_TYPES, apply, check_not_read_only, is_tensor, wrap, write
 from tinytorch.dtypes import Array, bfloat16, meta_of_array, number_of
@@ -55,7 +56,7 @@ def in_place(function: Callable[..., Tensor], ufunc: Any = None) -> Callable[...
     """The method that replaces x by `function(x, ...)`: `exp_` from `exp`.
 
     Args:
-        ufunc: NumPy's, where it has the function's bits on every backend.
+        ufunc: NumPy's, or one like it, where it has the function's bits on every backend.
     """
     name = function.__name__
     published = FUNCTIONS.get(name)  # which is replayed, perhaps
@@ -201,7 +202,7 @@ bitwise_right_shift_ = in_place(bitwise.bitwise_right_shift)
 exp_, log_ = in_place(elementwise.exp), in_place(elementwise.log)
 sqrt_, rsqrt_ = in_place(elementwise.sqrt, np.sqrt), in_place(elementwise.rsqrt)
 square_, sign_ = in_place(elementwise.square, np.square), in_place(elementwise.sign)
-neg_, abs_ = in_place(elementwise.neg, np.negative), in_place(elementwise.abs, np.absolute)
+neg_, abs_ = in_place(elementwise.neg, negative), in_place(elementwise.abs, np.absolute)
 floor_, ceil_ = in_place(elementwise.floor, np.floor), in_place(elementwise.ceil, np.ceil)
 round_, trunc_ = in_place(elementwise.round, np.rint), in_place(elementwise.trunc, np.trunc)
 sin_, cos_, tan_ = in_place(elementwise.sin), in_place(elementwise.cos), in_place(mathematics.tan)
