@@ -88,3 +88,36 @@ def test_erfinv(dtype: str, backend: str) -> None:
         second.numpy()[inside], wanted_second.numpy()[inside], rtol=1e3 * few, atol=few
     )
     assert tinytorch.isnan(tinytorch.erfinv(tinytorch.tensor([1.5, -2.0, np.nan]))).all()
+
+
+def _derivatives(library: Any, function: str, array: Any) -> list[Any]:
+    """The value, and the first two derivatives."""
+    x = library.tensor(array.tolist(), dtype=getattr(library, array.dtype.name))
+    x.requires_grad_()
+    y = getattr(library, function)(x)
+    (first,) = library.autograd.grad(y.sum(), [x], create_graph=True)
+    (second,) = library.autograd.grad(first.sum(), [x])
+    return [t.detach().numpy() for t in (y, first, second)]
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", ["sinh", "cosh", "erfc"])
+def test_where_a_part_of_the_formula_is_beyond_the_dtype(function, dtype, backend) -> None:
+    """exp(89) is no float32, sinh(89) is; and 1 - erf(10) was 0."""
+    ends = [0.5, 1.0, 2.0, 4.0, 6.0, 8.9] if function == "erfc" else [0.0, 0.1, 1.0]
+    ends += [26.0] if dtype == "float64" else []
+    ends += {"float32": [88.6, 88.9, 89.3, 90.0], "float64": [709.5, 710.3, 711.0]}[dtype]
+    x = np.array([*ends, *(-v for v in ends)], dtype)
+    with tinytorch.using_backend(backend):
+        found = _derivatives(tinytorch, function, x)
+        special = getattr(tinytorch, function)(tinytorch.tensor([np.inf, -np.inf, np.nan]))
+    expected = _derivatives(torch, function, x.astype("float64"))
+    if dtype == "float64":
+        expected = _derivatives(torch, function, x)
+    with np.errstate(over="ignore"):
+        for order, (a, b) in enumerate(zip(found, expected, strict=True)):
+            rtol = 40**order * 8 * np.finfo(dtype).eps
+            np.testing.assert_allclose(a, b.astype(dtype), rtol, np.finfo(dtype).tiny)
+    wanted = getattr(torch, function)(torch.tensor([np.inf, -np.inf, np.nan]))
+    np.testing.assert_array_equal(special.numpy(), wanted.numpy())

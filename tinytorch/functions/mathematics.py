@@ -50,13 +50,17 @@ def atan2(a: Tensor, other: Tensor) -> Tensor:
 
 
 def sinh(a: Tensor) -> Tensor:
-    """(exp(a) - exp(-a)) / 2, accurate near 0."""
-    return (apply(ops.expm1, a) - apply(ops.expm1, e.neg(_float(a)))) * 0.5
+    """(exp(a) - exp(-a)) / 2, accurate near 0, as 2 sinh(a / 2) cosh(a / 2): exp(a) overflows
+    earlier than half of it."""
+    x = _float(a)
+    one, other = x * 0.5, x * 0.5  # each with a half of the gradient, which overflows no earlier
+    return (e.expm1(one) - e.expm1(e.neg(one))) * ((e.exp(other) + e.exp(e.neg(other))) * 0.5)
 
 
 def cosh(a: Tensor) -> Tensor:
-    """(exp(a) + exp(-a)) / 2"""
-    return (apply(ops.exp, a) + apply(ops.exp, e.neg(_float(a)))) * 0.5
+    """(exp(a) + exp(-a)) / 2, with e as a factor, so that it overflows no earlier."""
+    x = _float(a)
+    return (e.exp(x - 1.0) + e.exp(e.neg(x) - 1.0)) * (math.e / 2)
 
 
 def asinh(a: Tensor) -> Tensor:
@@ -101,9 +105,31 @@ def exp2(a: Tensor) -> Tensor:
     return e.pow(2.0, _float(a))
 
 
+#: Of `erfc`, a polynomial for (1 + 2 a) exp(a^2) erfc(a) in (a - 3.75) / (a + 3.75).
+_TAIL = (
+    *(-2.62310735e-9, -1.95513589e-9, 3.197926672e-8, 1.879082322e-8, -2.4857126248e-7),
+    *(-5.084465379e-8, 1.74198215862e-6, -9.7926257073e-7, -1.143804803335e-5),
+    *(2.238756571491e-5, 5.164652974177e-5, -0.00029015535246078, 0.00029371437804496),
+    *(0.00175562616519707, -0.00974657968326526, 0.02836227737211114, -0.05869339857664934),
+    *(0.09230432116428125, -0.10880393014244461, 0.08227673848999506, 0.00358541548547903),
+    *(-0.14024059858554526, 1.23751263083782753),
+)
+
+
 def erfc(a: Tensor) -> Tensor:
-    """1 - erf(a)"""
-    return 1.0 - e.erf(a)
+    """1 - erf(a), accurate also where that is small.
+
+    Source: M. Shepherd, J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc(x)",
+    Math. Comp. 36, 1981.
+    """
+    x = a if a.dtype is float64 else a.float()
+    size = e.minimum(e.where(e.lt(x, 0), e.neg(x), x), 30.0)  # whose erfc is 0; not abs: see asinh
+    near = e.round(size)  # whose square is exact: that of size loses digits of exp
+    power = e.exp(-near * near) * e.exp((near - size) * (near + size))
+    tail = power * _polynomial(_TAIL, (size - 3.75) / (size + 3.75)) / (size * 2.0 + 1.0)
+    return e.where(e.lt(x, 0), 2.0 - tail, tail).to(
+        a.dtype if a.dtype.is_floating_point else x.dtype
+    )
 
 
 #: Of `erfinv`, polynomials in w = -log(1 - a^2): below which w one is used, in w - c for the first
