@@ -286,6 +286,21 @@ def test_checkpoint_reaches_parameters_that_are_not_arguments() -> None:
     assert w.grad.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_hooks_of_what_a_checkpoint_uses_see_the_whole_gradient_once(differentiable: bool) -> None:
+    """They were called for the part of the checkpoint, too, and a factor came in twice."""
+    found = []
+    for run in (checkpoint, lambda f, x: f(x)):
+        x, w = (tinytorch.tensor(v, requires_grad=True) for v in ([1.0, 2.0], [3.0, 4.0]))
+        u, seen = w.exp(), []
+        u.retain_grad()
+        w.register_hook(lambda g, seen=seen: (seen.append(g.tolist()), g * 0.5)[1])
+        y = run(lambda a, w=w, u=u: a * w * w + u, x)
+        grads = grad((y * y).sum() + w.sum(), [x, w], create_graph=differentiable)
+        found.append([*(g.tolist() for g in grads), u.grad.tolist(), seen])
+    assert found[0] == found[1]
+
+
 def test_checkpoint_is_differentiated_twice_and_touches_no_grad() -> None:
     x, w = (tinytorch.randn(3, dtype="float64", requires_grad=True) for _ in range(2))
 

@@ -9,7 +9,7 @@ from tinytorch import ops
 from tinytorch.autograd.engine import captured_by, grad
 from tinytorch.autograd.function import Function
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.history import write_clock
+from tinytorch.history import Record, write_clock
 from tinytorch.random import default_generator
 from tinytorch.state import grad_mode, is_recording
 
@@ -42,17 +42,23 @@ class _Checkpoint(Function):
         finally:
             default_generator.set_state(state)
         wanted = [*filter(_wanted, parts), *ctx.captured]
-        ends = [t.history for t in wanted if t.history is not None]
+        sources = [t.history or t for t in wanted]
+        ends = [source for source in sources if type(source) is Record]
         kept = [record.edges for record in ends]
+        hooks = [source.hooks for source in sources]
         pairs = [(o, g) for o, g in zip(outs, gradients, strict=True) if g is not None]
         try:
             for record in ends:  # what these were computed from is not the function's
                 record.edges = (None,) * len(record.edges)
+            for source in sources:  # hooks wait for the whole gradient, of which this is a part
+                source.hooks = None
             given = [o for o, _ in pairs], wanted, [g for _, g in pairs]
             found = iter(grad(*given, True, differentiable, allow_unused=True))
         finally:
             for record, edges in zip(ends, kept, strict=True):
                 record.edges = edges
+            for source, of_source in zip(sources, hooks, strict=True):
+                source.hooks = of_source
         return None, None, None, None, *[next(found) if _wanted(p) else None for p in parts], *found
 
 
