@@ -134,3 +134,16 @@ def test_backward_hooks_of_a_layer_whose_input_needs_no_gradient():
         ((grad_input, (grad_output,)),) = calls
         seen.append((grad_input, grad_output.tolist()))
     assert seen[0] == seen[1] == ((None,), [[1.0]] * 3)
+
+
+def test_a_backward_hook_sees_the_gradient_of_what_forward_hooks_return():
+    seen = []
+    for module, ones in ((nn, tinytorch.ones), (torch.nn, torch.ones)):
+        net, calls = module.Identity(), []
+        net.register_full_backward_pre_hook(lambda m, g, calls=calls: calls.append(g[0].tolist()))
+        net.register_full_backward_hook(lambda m, i, o, calls=calls: calls.append(o[0].tolist()))
+        net.register_forward_hook(lambda m, args, out: 3 * out)
+        x = ones(2, requires_grad=True)
+        net(x).sum().backward()
+        seen.append([*calls, x.grad.tolist()])
+    assert seen[0] == seen[1] == [[1.0, 1.0], [1.0, 1.0], [3.0, 3.0]]

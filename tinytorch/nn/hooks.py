@@ -87,9 +87,12 @@ class Hooks:
             elif replaced is not None:
                 args = replaced if isinstance(replaced, tuple) else (replaced,)
         if self.backward or self.before_backward:
-            out = self._call_with_gradients(module, args, kwargs)
-        else:
-            out = module.forward(*args, **kwargs)
+            return self._call_with_gradients(module, args, kwargs)
+        return self._forward(module, args, kwargs)
+
+    def _forward(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`forward`, with what the hooks make of its result."""
+        out = module.forward(*args, **kwargs)
         for after, with_kwargs in list(self.after.values()):
             given = (args, kwargs) if with_kwargs else (args,)
             replaced = after(module, *given, out)
@@ -100,7 +103,7 @@ class Hooks:
     def _call_with_gradients(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """`forward` between two identities, whose gradients are what the backward hooks see."""
+        """`_forward` between two identities, whose gradients are what the backward hooks see."""
         seen: list[Gradients] = []
 
         def at_outputs(gradients: Gradients) -> Gradients:
@@ -118,7 +121,7 @@ class Hooks:
             return gradients
 
         any_input = any(isinstance(a, Tensor) and a.requires_grad for a in args)
-        out = module.forward(*_watched(args, at_inputs), **kwargs)
+        out = self._forward(module, _watched(args, at_inputs), kwargs)
         if isinstance(out, Tensor):
             return _watched((out,), at_outputs)[0]
         if not isinstance(out, (tuple, list)):
