@@ -333,6 +333,16 @@ def test_overwritten_and_freed_values_are_noticed(hot: Any, steps: Steps) -> Non
     assert x.grad is not None and np.allclose(x.grad.numpy(), 2 * (x.exp() * scale)._data)
 
 
+def test_a_walk_is_not_made_of_what_was_freed(hot: Any, steps: Steps) -> None:
+    """The backward at which it was time for a walk raised an AssertionError."""
+    x = leaf(3)
+    for _ in range(2 * TURNS):
+        loss = F.mse_loss(x.exp(), x)
+        loss.backward()
+        with pytest.raises(AutogradError, match="freed by an earlier backward"):
+            loss.backward()
+
+
 def test_a_write_to_something_else_does_not_matter(hot: Any, steps: Steps) -> None:
     x, other = leaf(3), tensor([1.0])
     backward_until_a_walk(lambda: x.exp().sum(), steps)

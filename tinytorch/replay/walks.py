@@ -186,7 +186,7 @@ class _Writer:
         """Write the conditions and the step of a record; False where there can be none."""
         op = record.op
         shared = Gradients.behind(op)
-        if not _is_known(op):
+        if not _is_known(op) or record.inputs is None:  # freed: the engine says so
             return False
         targets = [self.numbers.get(e, 0) for e in dict.fromkeys(record.edges) if e is not None]
         if not all(target > i for target in targets):
