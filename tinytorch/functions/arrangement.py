@@ -20,7 +20,6 @@ from tinytorch.functions.dims import named_or_not, normalize_dim
 from tinytorch.functions.movement import (
     cat,
     expand,
-    flatten,
     flip,
     narrow,
     permute,
@@ -60,7 +59,7 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
 
 def ravel(x: Tensor) -> Tensor:
     """The elements in row-major order, 1-d; a copy where they are not so in memory."""
-    return flatten(contiguous(x)) if x.ndim else reshape(x, (1,))
+    return contiguous(x).flatten()
 
 
 def tile(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
@@ -276,7 +275,7 @@ def _quarter_turn(x: Tensor, first: int, second: int, reverse: int, turns_first:
 
 publish(
     globals(),
-    replayed="movedim ravel tile broadcast_tensors meshgrid tensor_split repeat_interleave select "
+    replayed="movedim tile broadcast_tensors meshgrid tensor_split repeat_interleave select "
     "fliplr flipud hstack vstack dstack column_stack",
     functions="hstack vstack dstack column_stack meshgrid broadcast_tensors "
     "atleast_1d atleast_2d atleast_3d",
