@@ -122,14 +122,12 @@ def erfc(a: Tensor) -> Tensor:
     Source: M. Shepherd, J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc(x)",
     Math. Comp. 36, 1981.
     """
-    x = a if a.dtype is float64 else a.float()
+    x = _float(a)
     size = e.minimum(e.where(e.lt(x, 0), e.neg(x), x), 30.0)  # whose erfc is 0; not abs: see asinh
     near = e.round(size)  # whose square is exact: that of size loses digits of exp
     power = e.exp(-near * near) * e.exp((near - size) * (near + size))
     tail = power * _polynomial(_TAIL, (size - 3.75) / (size + 3.75)) / (size * 2.0 + 1.0)
-    return e.where(e.lt(x, 0), 2.0 - tail, tail).to(
-        a.dtype if a.dtype.is_floating_point else x.dtype
-    )
+    return e.where(e.lt(x, 0), 2.0 - tail, tail)
 
 
 #: Of `erfinv`, polynomials in w = -log(1 - a^2): below which w one is used, in w - c for the first
