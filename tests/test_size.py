@@ -241,10 +241,15 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              decorators and what a cell changes step by step go into the package,
 #                              or are refused by name (tito 30); codes load from their own dtype
 #                              only, gradients become zeros in place (nn 9, compression 1).
+#                              sinh, cosh and erfc to the ends of their ranges (core 26); an
+#                              interrupt in one line from the first moment on, helpers that are not
+#                              compiled by name (tito 29); cells that must stay while there are
+#                              submissions (course 23); what a worker printed, an entry's own `dot`
+#                              (compete 31); the loop of what cannot be compiled (backends 26).
 BUDGETS = {
-    "tinytorch": 9_263,
+    "tinytorch": 9_289,
     "tinytorch/replay": 1_721,
-    "tinytorch/nn": 6_439,
+    "tinytorch/nn": 6_440,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
@@ -256,7 +261,7 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_861,
+    "tinytorch/backends": 2_887,
     "tinytorch/backends/optimized": 12_193,
     "tinytorch/jit": 2_264,
     "tinytorch/graph": 4_550,
@@ -264,11 +269,11 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
     "tinytorch/fx": 13_434,
-    "tito": 8_225,
-    "tito/course": 5_580,
+    "tito": 8_254,
+    "tito/course": 5_603,
     "tito/ladder": 715,
-    "tito/compete": 2_187,
-    "tito/leaderboard": 2_787,
+    "tito/compete": 2_218,
+    "tito/leaderboard": 2_789,
 }
 
 
