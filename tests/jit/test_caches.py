@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from tinytorch.jit import caches
-from tinytorch.jit.caches import SMALL, Cache, core_caches, parse_size, read_linux
+from tinytorch.jit.caches import (
+    SMALL,
+    Cache,
+    all_caches,
+    core_caches,
+    parse_size,
+    read_linux,
+    streamed_from,
+)
 
 
 def described(folder, index, **values):
@@ -26,11 +34,16 @@ def test_what_linux_says(emerald, monkeypatch):
     assert read_linux(emerald)[1].way_bytes == 4096
     monkeypatch.setattr(caches, "_FOLDER", emerald)
     monkeypatch.setattr(caches.sys, "platform", "linux")
-    core_caches.cache_clear()
+    all_caches.cache_clear()
     try:
         assert core_caches() == (Cache(49152, 12, 64), Cache(2 * 2**20, 16, 64))
+        assert streamed_from() == 2**20  # half of the last one
+        described(emerald, 3, level=3, type="Unified", size="260M", ways=20, line=64)
+        all_caches.cache_clear()
+        assert core_caches() == (Cache(49152, 12, 64), Cache(2 * 2**20, 16, 64))
+        assert streamed_from() == 130 * 2**20
     finally:
-        core_caches.cache_clear()
+        all_caches.cache_clear()
 
 
 def test_what_macos_says(monkeypatch):
@@ -55,12 +68,12 @@ def test_a_system_that_does_not_tell(emerald, tmp_path, monkeypatch):
         (emerald / "index0" / "ways_of_associativity").write_text(broken)
         monkeypatch.setattr(caches, "_FOLDER", emerald)
         monkeypatch.setattr(caches.sys, "platform", "linux")
-        core_caches.cache_clear()
+        all_caches.cache_clear()
         assert core_caches() == SMALL
     monkeypatch.setattr(caches, "_FOLDER", tmp_path / "nothing")
-    core_caches.cache_clear()
+    all_caches.cache_clear()
     assert core_caches() == SMALL
-    core_caches.cache_clear()
+    all_caches.cache_clear()
 
 
 @pytest.mark.parametrize("text, size", [("32K", 32768), ("1M", 2**20), ("2G", 2**31), ("640", 640)])

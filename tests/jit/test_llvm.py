@@ -82,14 +82,17 @@ def test_the_first_lanes_of_rows_are_stored_and_no_others(real):
         assert (y[:, n:] == -1).all()
 
 
-def text_of_store(mask: bool) -> str:
+def text_of_store(mask: bool, past_caches: bool = False) -> str:
     """The LLVM IR of a function that stores a vector of 32 bytes, with a mask or without."""
     module = ir.Module("store")
     kind = ir.FunctionType(ir.VoidType(), [llvm.I64, ir.IntType(8)])
     function = ir.Function(module, kind, "f")
     e = VectorEmitter(ir.IRBuilder(function.append_basic_block()), types.float32, 32)
     chosen = e.builder.bitcast(function.args[1], e.mask) if mask else None
-    e.store(e.zeros, e.pointer(function.args[0]), chosen)
+    if past_caches:
+        e.stream(e.zeros, e.pointer(function.args[0]))
+    else:
+        e.store(e.zeros, e.pointer(function.args[0]), chosen)
     e.builder.ret_void()
     return str(module)
 
@@ -102,3 +105,9 @@ def test_only_registers_for_masks_make_a_masked_store(monkeypatch):
     # one of 8 lanes, two of 4, four of 2, eight of 1
     assert text_of_store(mask=True).count("store ") == 1 + 2 + 4 + 8
     assert text_of_store(mask=False).count("store ") == 1
+
+
+def test_a_vector_past_the_caches_is_stored_whole_and_aligned():
+    (line,) = [s for s in text_of_store(False, past_caches=True).splitlines() if "store " in s]
+    assert "!nontemporal" in line and "align 32" in line
+    assert "nontemporal" not in text_of_store(False)

@@ -28,7 +28,7 @@ import llvmlite.binding as llvm
 import numba
 
 from tinytorch.files import cache_root
-from tinytorch.jit.caches import core_caches
+from tinytorch.jit.caches import all_caches
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -64,7 +64,7 @@ def library_key() -> str:
                 llvm.llvm_version_info,
                 config.CPU_NAME or llvm.get_host_cpu_name(),
                 config.CPU_FEATURES or llvm.get_host_cpu_features().flatten(),
-                core_caches(),
+                all_caches(),
                 (config.OPT, config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE),
             )
         ).encode()

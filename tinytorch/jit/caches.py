@@ -90,10 +90,27 @@ def read_macos() -> dict[int, Cache]:
 
 
 @cache
-def core_caches() -> tuple[Cache, Cache]:
-    """The first and the second cache of a core; `SMALL` where the system does not tell."""
+def all_caches() -> tuple[Cache, ...]:
+    """The caches of a core, the nearest first, at least two; `SMALL` where the system does not
+    tell."""
     try:
         found = read_macos() if sys.platform == "darwin" else read_linux(_FOLDER)
     except (OSError, ValueError, subprocess.SubprocessError):
         found = {}
-    return (found[1], found[2]) if {1, 2} <= found.keys() else SMALL
+    levels = sorted(found)
+    return tuple([found[n] for n in levels]) if levels[:2] == [1, 2] else SMALL
+
+
+def core_caches() -> tuple[Cache, Cache]:
+    """The first and the second cache of a core."""
+    first, second = all_caches()[:2]
+    return first, second
+
+
+def streamed_from() -> int:
+    """Bytes of a result that had better go past the caches (`jit.llvm.VectorEmitter.stream`).
+
+    With an input of its size it fills the last cache. What reads it next finds none of it there
+    then; of half as much it would, and takes longer than the kernel gains.
+    """
+    return all_caches()[-1].size // 2

@@ -203,6 +203,17 @@ class VectorEmitter:
         arguments = [typed, ir.Constant(I32, 1), mask, self.zeros]
         return self.call(f"masked.load.{self.suffix}.p0", self.vector, arguments)
 
+    def stream(self, value: Value, pointer: Value) -> None:
+        """A vector to memory and past the caches, to an address that is aligned to vectors.
+
+        The lines that it fills are not read first, and take the place of none in a cache: for
+        results so large that a cache would not keep them.
+        """
+        typed = self.builder.bitcast(pointer, self.vector.as_pointer())
+        stored = self.builder.store(value, typed, align=self.register_bytes)
+        yes = self.builder.module.add_metadata([ir.Constant(I32, 1)])
+        stored.set_metadata("nontemporal", yes)
+
     def store(self, value: Value, pointer: Value, mask: Value = None) -> None:
         """A vector to memory; lanes outside the mask are not written."""
         typed = self.builder.bitcast(pointer, self.vector.as_pointer())

@@ -18,8 +18,8 @@ reals = st.sampled_from([np.float32, np.float64])
 
 def _compiled(real):
     @kernel
-    def forward(row: int, count: int, w: int, b: int, eps: float, to: int) -> None:
-        normalise(real, row, count, w, b, real(eps), to)
+    def forward(row: int, count: int, w: int, b: int, eps: float, streamed: int, to: int) -> None:
+        normalise(real, row, count, w, b, real(eps), streamed, to)
 
     @kernel
     def weight(upper: int, row: int, count: int, eps: float, dw: int) -> None:
@@ -27,9 +27,10 @@ def _compiled(real):
 
     @kernel
     def gradients(
-        upper: int, row: int, count: int, w: int, eps: float, add: int, to: int, dw: int, db: int
-    ) -> None:
-        differentiate(real, upper, row, count, w, real(eps), add, to, dw, db)
+        upper: int, row: int, count: int, w: int, eps: float, add: int, streamed: int, to: int,
+        dw: int, db: int,
+    ) -> None:  # fmt: skip
+        differentiate(real, upper, row, count, w, real(eps), add, streamed, to, dw, db)
 
     return forward, weight, gradients
 
@@ -38,16 +39,22 @@ KERNELS = {real: _compiled(real) for real in (np.float32, np.float64)}
 
 
 class Row:
-    """Numbers in memory with a guard on both sides, not aligned to vectors."""
+    """Numbers in memory with a guard on both sides, aligned to vectors or to nothing."""
 
-    def __init__(self, numbers):
-        self.memory = np.full(numbers.size + 2, GUARD, numbers.dtype)
-        self.memory[1:-1] = numbers
-        self.address = self.memory.ctypes.data + numbers.itemsize
+    def __init__(self, numbers, is_aligned=False):
+        lanes = 64 // numbers.itemsize
+        self.memory = np.full(numbers.size + 3 * lanes, GUARD, numbers.dtype)
+        to_line = -self.memory.ctypes.data // numbers.itemsize % lanes
+        self.first = to_line + (lanes if is_aligned else 1)
+        self.stop = self.first + numbers.size
+        self.memory[self.first : self.stop] = numbers
+        self.address = self.memory[self.first :].ctypes.data
+        assert (self.address % 64 == 0) is is_aligned
 
     def read(self):
-        assert self.memory[0] == self.memory[-1] == GUARD
-        return self.memory[1:-1]
+        assert (self.memory[: self.first] == GUARD).all()
+        assert (self.memory[self.stop :] == GUARD).all()
+        return self.memory[self.first : self.stop]
 
 
 def exact(g, x, w):
@@ -59,16 +66,23 @@ def exact(g, x, w):
 
 
 @settings(deadline=None)  # the first draws compile
-@given(real=reals, count=st.integers(1, 300), add=st.booleans(), seed=st.integers(0, 2**32 - 1))
-def test_a_row_and_its_gradients(real, count, add, seed):
+@given(
+    real=reals,
+    count=st.integers(1, 300),
+    add=st.booleans(),
+    streamed=st.booleans(),
+    is_aligned=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_row_and_its_gradients(real, count, add, streamed, is_aligned, seed):
     rng = np.random.default_rng(seed)
     forward, weight, gradients = KERNELS[real]
     g, x, w, b, start = (rng.standard_normal(count).astype(real) for _ in range(5))
     x += real(rng.choice([0, 10]))
-    rows = [Row(a) for a in (g, x, w, b, start, start, start, start, start)]
+    rows = [Row(a, is_aligned) for a in (g, x, w, b, start, start, start, start, start)]
     upper, row, factor, shift, out, dx, dw, db, only_dw = rows
-    forward(row.address, count, factor.address, shift.address, EPS, out.address)
-    places = [r.address for r in (dx, dw, db)]
+    forward(row.address, count, factor.address, shift.address, EPS, int(streamed), out.address)
+    places = int(streamed), *[r.address for r in (dx, dw, db)]
     gradients(upper.address, row.address, count, factor.address, EPS, int(add), *places)
     weight(upper.address, row.address, count, EPS, only_dw.address)
     normal, change = exact(g, x, w)
@@ -93,9 +107,25 @@ def test_a_twin_does_what_the_kernel_does(real, rng):
     found = []
     for run in (KERNELS[real][0], partial(layer_norm_rows._normalise_twin, real)):
         x, w, b, out = rows = [Row(a) for a in numbers]
-        run(x.address, 37, w.address, b.address, real(EPS), out.address)
+        run(x.address, 37, w.address, b.address, real(EPS), 0, out.address)
         found.append([row.read() for row in rows])
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("real", KERNELS)
+@pytest.mark.parametrize("count", [7, 64, 150])
+def test_a_row_that_goes_past_the_caches_has_the_same_bits(real, count, rng):
+    forward, _, gradients = KERNELS[real]
+    numbers = [rng.standard_normal(count).astype(real) for _ in range(7)]
+    found = []
+    for streamed in (0, 1):
+        rows = [Row(a, is_aligned=True) for a in numbers]
+        x, w, b, g, dx, dw, db = (row.address for row in rows)
+        gradients(g, x, count, w, EPS, 0, streamed, dx, dw, db)
+        forward(x, count, w, b, EPS, streamed, g)
+        found.append([row.read() for row in rows])
+    np.testing.assert_array_equal(*found)
+    assert not np.array_equal(found[1][3], numbers[3])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

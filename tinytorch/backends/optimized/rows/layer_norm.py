@@ -20,27 +20,32 @@ from tinytorch.backends.optimized.rows.reductions import COLUMN_BLOCK
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.caches import streamed_from
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.parallel import shared
 
+STREAMED_FROM = streamed_from()
+
 
 @kernel
 def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
     real, step = x.dtype.type, x.shape[1] * x.itemsize
+    streamed = int(out.size * out.itemsize >= STREAMED_FROM)
     row, to = address(x), address(out)
     for _ in range(x.shape[0]):
-        normalise(real, row, x.shape[1], address(w), address(b), real(eps), to)
+        normalise(real, row, x.shape[1], address(w), address(b), real(eps), streamed, to)
         row, to = row + step, to + step
 
 
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     real, step = x.dtype.type, x.shape[1] * x.itemsize
+    streamed = int(dx.size * dx.itemsize >= STREAMED_FROM)
     upper, row, to = address(g), address(x), address(dx)
     for _ in range(x.shape[0]):
-        differentiate(real, upper, row, x.shape[1], address(w), real(eps), 0, to, 0, 0)
+        differentiate(real, upper, row, x.shape[1], address(w), real(eps), 0, streamed, to, 0, 0)
         upper, row, to = upper + step, row + step, to + step
 
 
@@ -57,6 +62,7 @@ def gradients(
         dw, db: (d,).
     """
     real, step = x.dtype.type, x.shape[1] * x.itemsize
+    streamed = int(dx.size * dx.itemsize >= STREAMED_FROM)
     upper, row, to = address(g), address(x), address(dx)
     parts = np.empty((2, x.shape[1]), x.dtype)
     dw_part, db_part = parts[0], parts[1]
@@ -66,8 +72,8 @@ def gradients(
         parts[:] = 0
         for _ in range(first, min(first + COLUMN_BLOCK, x.shape[0])):
             differentiate(
-                real, upper, row, x.shape[1], address(w), real(eps), int(add), to,
-                address(dw_part), address(db_part),
+                real, upper, row, x.shape[1], address(w), real(eps), int(add),
+                streamed, to, address(dw_part), address(db_part),
             )  # fmt: skip
             upper, row, to = upper + step, row + step, to + step
         for j in range(dw.size):

@@ -62,6 +62,36 @@ def _over_row(
     return [e.folded(e.builder.select(mask, after, before), add) for after, before in pairs]
 
 
+def _write_row(
+    e: VectorEmitter,
+    count: Value,
+    starts: Sequence[Value],
+    result: Callable[[Sequence[Value], Value], Value],
+    streamed: Value,
+) -> None:
+    """Write `result`, of places in rows and a mask, to the last of the rows; past the caches if
+    `streamed` is not 0 and the row is aligned."""
+    build, to = e.builder, starts[-1]
+
+    def write(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
+        e.store(result(places, mask), places[-1], mask)
+        return []
+
+    def stream(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
+        if mask is not None:
+            return write(places, mask, _)
+        e.stream(result(places, mask), places[-1])
+        return []
+
+    is_aligned = build.icmp_signed("==", build.and_(to, i64(e.register_bytes - 1)), i64(0))
+    is_wanted = build.icmp_signed("!=", streamed, i64(0))
+    with build.if_else(build.and_(is_wanted, is_aligned)) as (past, through):
+        with past:
+            _over_row(e, count, starts, stream)
+        with through:
+            _over_row(e, count, starts, write)
+
+
 def _scale(e: VectorEmitter, spread: Value, size: Value, eps: Value) -> Value:
     """1 / sqrt(variance + eps)."""
     build, name = e.builder, f"sqrt.f{e.dtype.bitwidth}"
@@ -93,26 +123,34 @@ def _normalised(x: Any, eps: Any) -> Any:
     return x / np.sqrt(np.square(x).mean(dtype=x.dtype) + eps)
 
 
-def _normalise_twin(dtype: Any, row: int, count: int, w: int, b: int, eps: Any, to: int) -> None:
+def _normalise_twin(
+    dtype: Any, row: int, count: int, w: int, b: int, eps: Any, streamed: int, to: int
+) -> None:
     x, factor, shift, out = (memory(dtype, at, (count,)) for at in (row, w, b, to))
     out[...] = _normalised(x, eps) * factor + shift
 
 
 @vector_intrinsic(_normalise_twin)
 def normalise(
-    e: VectorEmitter, row: Value, count: Value, w: Value, b: Value, eps: Value, to: Value
+    e: VectorEmitter,
+    row: Value,
+    count: Value,
+    w: Value,
+    b: Value,
+    eps: Value,
+    streamed: Value,
+    to: Value,
 ) -> None:
-    """A row of `count` elements, normalised, times w, plus b, to the address `to`."""
+    """A row of `count` elements, normalised, times w, plus b, to the address `to`; past the caches
+    if `streamed` is not 0."""
     build = e.builder
     means, scales = _statistics(e, row, count, eps)
 
-    def write(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
+    def result(places: Sequence[Value], mask: Value) -> Value:
         x, factor, shift = (e.load(place, mask) for place in places[:3])
-        normal = build.fmul(build.fsub(x, means), scales)
-        e.store(e.fma(normal, factor, shift), places[3], mask)
-        return []
+        return e.fma(build.fmul(build.fsub(x, means), scales), factor, shift)
 
-    _over_row(e, count, [row, w, b, to], write)
+    _write_row(e, count, [row, w, b, to], result, streamed)
 
 
 def _add_weight_twin(dtype: Any, upper: int, row: int, count: int, eps: Any, dw: int) -> None:
@@ -144,6 +182,7 @@ def _differentiate_twin(
     w: int,
     eps: Any,
     add: int,
+    streamed: int,
     to: int,
     dw: int,
     db: int,
@@ -167,12 +206,14 @@ def differentiate(
     w: Value,
     eps: Value,
     add: Value,
+    streamed: Value,
     to: Value,
     dw: Value,
     db: Value,
 ) -> None:
-    """The gradient for a row to the address `to`, or, if `add` is not 0, added there; what the row
-    contributes to those of w and b is added at `dw` and `db`, unless these are 0."""
+    """The gradient for a row to the address `to` (past the caches if `streamed` is not 0), or, if
+    `add` is not 0, added there; what the row contributes to those of w and b is added at `dw` and
+    `db`, unless these are 0."""
     build = e.builder
     size = build.sitofp(count, e.element)
 
@@ -193,14 +234,16 @@ def differentiate(
     scale = _scale(e, spread, size, eps)
     slope = build.fdiv(build.fmul(build.fmul(along, scale), scale), size)
     scales, slopes = e.splat(scale), e.splat(slope)
-    is_added = build.icmp_signed("!=", add, i64(0))
 
-    def write(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
-        g, x, factor, before = (e.load(place, mask) for place in places)
+    def change(places: Sequence[Value], mask: Value) -> Value:
+        g, x, factor = (e.load(place, mask) for place in places[:3])
         h = build.fsub(build.fmul(g, factor), shifts)
-        change = build.fsub(h, build.fmul(build.fsub(x, means), slopes))
-        before = build.select(is_added, before, e.zeros)
-        e.store(e.fma(change, scales, before), places[3], mask)
+        centred = build.fsub(h, build.fmul(build.fsub(x, means), slopes))
+        return build.fmul(centred, scales)
+
+    def write_sum(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
+        before = e.load(places[3], mask)
+        e.store(build.fadd(change(places, mask), before), places[3], mask)
         return []
 
     def write_weights(places: Sequence[Value], mask: Value, _: Sequence[Value]) -> list[Value]:
@@ -210,6 +253,11 @@ def differentiate(
         e.store(build.fadd(g, of_b), places[3], mask)
         return []
 
-    _over_row(e, count, [upper, row, w, to], write)
+    rows = [upper, row, w, to]
+    with build.if_else(build.icmp_signed("!=", add, i64(0))) as (added, put):
+        with added:
+            _over_row(e, count, rows, write_sum)
+        with put:
+            _write_row(e, count, rows, change, streamed)
     with build.if_then(build.icmp_signed("!=", dw, i64(0))):
         _over_row(e, count, [upper, row, dw, db], write_weights)
