@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from tinytorch.jit import runs
+from tinytorch.jit.caches import Cache
 from tinytorch.jit.contiguous import contiguous, in_order
 from tinytorch.jit.library import JIT
 from tinytorch.jit.runs import copied_by_rows, copy_into
@@ -19,7 +20,7 @@ DTYPES = [np.bool_, np.uint8, np.int16, np.float16, np.float32, np.int64, np.flo
 @pytest.fixture(autouse=True, scope="module")
 def every_copy_by_rows():
     """Also a few rows, which NumPy would copy; and in small blocks."""
-    with patch.multiple(runs, FEW=1, FEWEST=1, NEAR=64, SHORT=8):
+    with patch.multiple(runs, FEW=1, FEWEST=1, NEAR=64, SHORT=8, APART=1000):
         runs._plan.cache_clear()
         yield
     runs._plan.cache_clear()
@@ -136,7 +137,7 @@ def test_what_broadcasts_or_is_cast():
 
 @pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
 def test_numpy_copies_what_it_copies_as_fast():
-    with patch.multiple(runs, FEW=128, FEWEST=4096, SHORT=16):
+    with patch.multiple(runs, FEW=128, FEWEST=4096, SHORT=16, NEAR=2**14, APART=5):
         runs._plan.cache_clear()
         for shape, is_ours in [
             ((4096, 3), True),
@@ -152,4 +153,28 @@ def test_numpy_copies_what_it_copies_as_fast():
         assert copied_by_rows(np.empty((4096, 64), np.float32), x[:, ::-1])
         few = np.zeros((2,) * 14)  # an index of so many dimensions takes long
         assert not copied_by_rows(np.empty_like(few, order="C"), few.T)
+        for size, is_near in [(4, True), (12, False)]:  # `pixel_unshuffle`
+            images = np.zeros((64, 14, 2, size, 2), np.float32).transpose(0, 2, 4, 1, 3)
+            assert copied_by_rows(np.empty(images.shape, np.float32), images) == is_near
         runs._plan.cache_clear()
+
+
+@pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
+def test_numpy_copies_rows_that_drive_each_other_out_of_the_cache(monkeypatch):
+    monkeypatch.setattr(runs, "core_caches", lambda: (Cache(48 * 1024, 12, 64), None))
+    runs._plan.cache_clear()
+    for width, rows, columns, is_ours in [
+        (1024, 300, 8, False),  # the same set for all
+        (1024, 12, 8, True),  # which holds twelve
+        (1024, 300, 128, True),  # a row of many lines: few of them wait
+        (1040, 300, 8, True),
+        (2048, 300, 8, False),
+        (512, 300, 8, False),
+        (128, 300, 8, True),
+    ]:
+        out, x = np.zeros((rows, width), np.float32), numbers((rows, columns), np.float32)
+        assert copied_by_rows(out[:, 8 : 8 + columns], x) == is_ours, (width, rows, columns)
+        copy_into(out[:, 8 : 8 + columns], x)
+        np.testing.assert_array_equal(bits(out[:, 8 : 8 + columns]), bits(x))
+        assert not out[:, :8].any() and not out[:, 8 + columns :].any()
+    runs._plan.cache_clear()

@@ -22,6 +22,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tinytorch.dtypes import Array, Shape
+from tinytorch.jit.caches import core_caches
 from tinytorch.jit.entries import DATA, Entries
 from tinytorch.jit.library import JIT, kernel
 from tinytorch.jit.llvm import memory
@@ -33,6 +34,9 @@ FEWEST = 32 * FEW  # numbers: an array of less has seldom so many rows
 LONG = 2048  # bytes of a row, which take ten times as long as the start
 SHORT = 16  # rounds of a loop of single numbers, which take as long as its start
 TURNED = 16  # bytes, of which one instruction reverses the numbers
+APART = 5  # numbers too far from the next ones for that: one by one they take as long as a start
+STORES = 64  # that wait for their lines at the same time
+STORED = 4096  # bytes that they hold
 NEAR = 2**14  # bytes of target, and as many of source, that the smallest cache holds
 
 Dim = tuple[int, int, int]  # a length, a stride, a stride of the target
@@ -233,14 +237,27 @@ def _walk(
     long = [i for i, n in enumerate(lengths) if n >= 2 * SHORT]
     along = long[-1] if long else lengths.index(max(lengths))
     inside = size * math.prod(lengths[along + 1 :])
+    if NEAR // inside < SHORT and math.prod(lengths) > APART * starts:
+        return None
     block = max(NEAR // inside, SHORT) if inside > size else lengths[along]
     rows, across = dims.pop(along), dims.pop()
     rounds = math.prod(n for n, _, _ in dims)
-    if rounds * len(dims) > starts:
+    if rounds * len(dims) > starts or _crowded(size, rows[0], rows[2]):
         return None
     walk = size, turned, offset, *rows, *across, block, len(dims), rounds
     plan = np.array([*walk, *(number for dim in dims for number in dim)], np.int64)
     return plan.ctypes.data, plan
+
+
+def _crowded(size: int, rows: int, to: int) -> bool:
+    """Whether the lines of rows so far apart, of the stores that wait, find no room in a cache.
+
+    They fall into few of its sets then, and a line that one store has asked for is driven out by
+    the next ones before it is written. NumPy's starts keep the stores apart.
+    """
+    cache, _ = core_caches()
+    sets = cache.way_bytes // math.gcd(max(abs(to), cache.line), cache.way_bytes)
+    return min(rows, STORES, STORED // size) > sets * cache.ways
 
 
 def copied_by_rows(out: Array, x: Array) -> bool:
