@@ -36,7 +36,8 @@ BY_OTHER_TESTS = {
     "one_hot", "var.dim",
     "arange.start", "argsort", "argsort.stable", "avg_pool2d_backward", "batch_norm",
     "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar", "contiguous", "conv2d",
-    "convolution_backward", "copy", "div.Scalar_mode", "embedding_dense_backward", "group_norm",
+    "convolution_backward", "copy", "copysign.Scalar", "searchsorted.Scalar",
+    "div.Scalar_mode", "embedding_dense_backward", "group_norm",
     "fmod.Scalar", "gt.Scalar", "layer_norm", "lift_fresh_copy", "linear", "matmul", "max_pool2d",
     "pow.Scalar", "reshape", "scaled_dot_product_attention", "scatter.value", "select_backward",
     "sigmoid_backward", "slice_backward", "tanh_backward", "threshold_backward",
@@ -47,7 +48,7 @@ BY_OTHER_TESTS = {
 }  # fmt: skip
 
 #: Values and indices; which of equal values comes first PyTorch does not say.
-INDICES_OF_TIES = {"topk", "sort", "max.dim", "min.dim"}
+INDICES_OF_TIES = {"topk", "sort", "max.dim", "min.dim", "median.dim", "kthvalue"}
 
 
 def _copied(nest: Any) -> Any:

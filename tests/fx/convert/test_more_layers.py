@@ -49,6 +49,7 @@ def sampled(mode: str, border: str, corners: bool) -> nn.Module:
     return Function(lambda x: nn.functional.grid_sample(x, grid, mode, border, corners))
 
 
+FORMS = torch.randn(5, 7, 4, generator=torch.Generator().manual_seed(0))
 AT, BESIDE = torch.tensor([[0, 3], [1, -1]]), torch.tensor([1, 0])
 
 CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
@@ -95,6 +96,30 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "largest of all": (Function(lambda x: (x.max(), x.min())), ROWS),
     "diagonal": (Function(lambda x: x.diagonal(1, -2, -1) * 2), IMAGES),
     "folded": (Function(lambda x: nn.functional.fold(x, (5, 4), 2, padding=1)), (2, 12, 30)),
+    "adaptive max pool": (nn.AdaptiveMaxPool2d((3, 2), return_indices=True), IMAGES),
+    "adaptive max pool 1d": (nn.AdaptiveMaxPool1d(4), SIGNALS),
+    "bilinear form": (
+        Function(lambda x: nn.functional.bilinear(x, x.flip(0)[:, :4], FORMS, FORMS[:, 0, 0])),
+        ROWS,
+    ),
+    "scans": (
+        Function(lambda x: (x.cumprod(1), x.cummax(0), x.cummin(1), x.logcumsumexp(0))), ROWS,
+    ),
+    "medians": (Function(lambda x: (x.median(), x.median(1), x.kthvalue(2, 0))), ROWS),
+    "signs": (
+        Function(lambda x: (x.copysign(-2.0), x.copysign(x - 0.5), (x - 0.5).signbit())), ROWS,
+    ),
+    "places": (
+        Function(lambda x: (torch.searchsorted(x[0].cumsum(0), 0.7),
+                            torch.bucketize(x, x[1].cumsum(0), right=True))), ROWS,
+    ),
+    "triangles": (Function(lambda x: x[:, :3].take(torch.tril_indices(3, 3)[0])), ROWS),
+    "erfc, erfinv": (Function(lambda x: (x.erfc(), (x / 4).erfinv(), x.exp2())), ROWS),
+    "quotients": (Function(lambda x: torch.div(x - 1, 0.3, rounding_mode="trunc")), ROWS),
+    "products": (
+        Function(lambda x: (torch.addmv(x[:, 0], x, x[0], alpha=2), x.dist(x.flip(0)),
+                            x.hypot(x + 1))), ROWS,
+    ),
     "distances": (Function(lambda x: torch.cdist(x, x.flip(0) + 1)), ROWS),
     "variance": (Function(lambda x: x.var(1)), ROWS),
     "variance and mean": (Function(lambda x: torch.var_mean(x, 1, correction=0)), ROWS),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinytorch import creation
-from tinytorch.dtypes import as_dtype
+from tinytorch.dtypes import as_dtype, int64
+from tinytorch.functions import diagonals
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
@@ -84,3 +85,13 @@ def arange_step(
     start: float, end: float, step: float = 1, *, dtype: Any = None, **where: Any
 ) -> Tensor:
     return creation.arange(start, end, step, dtype=None if dtype is None else as_dtype(dtype))
+
+
+@aten("tril_indices")
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, **_: Any) -> Tensor:
+    return diagonals.tril_indices(row, col, offset, dtype=as_dtype(dtype))
+
+
+@aten("triu_indices")
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, **_: Any) -> Tensor:
+    return diagonals.triu_indices(row, col, offset, dtype=as_dtype(dtype))

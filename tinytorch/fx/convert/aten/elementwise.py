@@ -20,7 +20,8 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "trunc": e.trunc, "tan": mathematics.tan, "asin": mathematics.asin, "acos": mathematics.acos,
     "atan": mathematics.atan, "sinh": mathematics.sinh, "cosh": mathematics.cosh,
     "asinh": mathematics.asinh, "acosh": mathematics.acosh, "atanh": mathematics.atanh,
-    "log10": mathematics.log10, "sinc": mathematics.sinc,
+    "log10": mathematics.log10, "sinc": mathematics.sinc, "exp2": mathematics.exp2,
+    "erfc": mathematics.erfc, "erfinv": mathematics.erfinv, "signbit": mathematics.signbit,
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
     "mul": e.mul, "remainder": e.remainder, "eq": e.eq, "ne": e.ne, "lt": e.lt, "le": e.le,
@@ -35,6 +36,8 @@ for _name, _function in _BINARY.items():
 aten("maximum")(e.maximum)
 aten("minimum")(e.minimum)
 aten("atan2")(mathematics.atan2)
+aten("hypot")(mathematics.hypot)
+aten("copysign.Tensor", "copysign.Scalar")(mathematics.copysign)
 aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")(e.pow)
 aten("where.self", "where.ScalarOther", "where.ScalarSelf")(e.where)
 
@@ -61,11 +64,7 @@ def div(a: Tensor, b: Tensor | float) -> Tensor:
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(a: Tensor, b: Tensor | float, rounding_mode: str | None = None) -> Tensor:
-    if rounding_mode is None:
-        return e.div(a, b)
-    if rounding_mode == "floor":
-        return e.floor_divide(a, b)
-    raise NotImplementedError(f"div with rounding_mode={rounding_mode!r}")
+    return e.div(a, b, rounding_mode=rounding_mode)
 
 
 @aten("logical_not")

@@ -28,6 +28,8 @@ aten("index_select")(indexing.index_select)
 aten("scatter_add")(scattering.scatter_add)
 aten("masked_scatter")(scattering.masked_scatter)
 aten("diagonal")(diagonals.diagonal)
+aten("searchsorted.Tensor", "searchsorted.Scalar")(ordering.searchsorted)
+aten("bucketize.Tensor")(ordering.bucketize)
 aten("one_hot")(indexing.one_hot)
 
 

@@ -28,6 +28,9 @@ Ints = Sequence[int]
 
 aten("mm", "bmm", "matmul")(linalg.matmul)
 aten("linear")(F.linear)
+aten("addmv")(linalg.addmv)
+aten("addbmm")(linalg.addbmm)
+aten("dist")(linalg.dist)
 
 
 @aten("addmm")
@@ -35,6 +38,23 @@ def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float =
     product = linalg.matmul(a, b)
     product = product if alpha == 1 else product * alpha
     return product + (bias if beta == 1 else bias * beta)
+
+
+@aten("_trilinear")
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: Ints,
+    expand2: Ints,
+    expand3: Ints,
+    sumdim: Ints,
+    unroll_dim: int = 1,
+) -> Tensor:
+    """The product of three tensors that lack the dimensions `expand`, summed over `sumdim`."""
+    dims = range(a.ndim + len(expand1))
+    kept = [[d for d in dims if d not in lacking] for lacking in (expand1, expand2, expand3)]
+    return linalg.einsum(a, kept[0], b, kept[1], c, kept[2], [d for d in dims if d not in sumdim])
 
 
 # -- convolution -----------------------------------------------------------------------------------
@@ -252,6 +272,12 @@ def avg_pool2d_backward(
 @aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
 def adaptive_avg_pool2d(x: Tensor, output_size: Ints) -> Tensor:
     return F.adaptive_avg_pool2d(x, list(output_size))
+
+
+@aten("adaptive_max_pool2d")
+def adaptive_max_pool2d(x: Tensor, output_size: Ints) -> tuple[Tensor, Tensor]:
+    values, indices = F.adaptive_max_pool2d(x, list(output_size), True)
+    return values, indices
 
 
 @aten("col2im")

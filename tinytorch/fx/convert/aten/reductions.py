@@ -7,7 +7,7 @@ from typing import Any
 
 from tinytorch import creation
 from tinytorch.dtypes import as_dtype, int64
-from tinytorch.functions import elementwise as e, reductions as r, scans, scattering
+from tinytorch.functions import elementwise as e, ordering, reductions as r, scans, scattering
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
@@ -130,6 +130,18 @@ def cumsum(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
         return scans.cumsum(a, dim)
     kind = as_dtype(dtype)
     return scans.cumsum(a.to(kind), dim).to(kind)  # ours of integers are int64
+
+
+@aten("cumprod")
+def cumprod(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    return scans.cumprod(a, dim, dtype=None if dtype is None else as_dtype(dtype))
+
+
+aten("cummax")(scans.cummax)
+aten("cummin")(scans.cummin)
+aten("logcumsumexp")(scans.logcumsumexp)
+aten("median", "median.dim")(ordering.median)
+aten("kthvalue")(ordering.kthvalue)
 
 
 @aten("_softmax")
