@@ -265,6 +265,40 @@ def test_continuing_at_a_step_given_when_it_is_made() -> None:
     assert seen[0] == pytest.approx(seen[1])
 
 
+@pytest.mark.parametrize("t", range(1, 9))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("StepLR", {"step_size": 3}),
+        ("MultiStepLR", {"milestones": [2, 5]}),
+        ("ConstantLR", {}),
+        ("LinearLR", {}),
+        ("ExponentialLR", {"gamma": 0.9}),
+        ("PolynomialLR", {"power": 2.0}),
+        ("CosineAnnealingLR", {"T_max": 6, "eta_min": 0.01}),
+        ("LambdaLR", {"lr_lambda": lambda t: 0.9**t}),
+        ("MultiplicativeLR", {"lr_lambda": lambda t: 0.9}),
+        ("OneCycleLR", {"max_lr": 0.1, "total_steps": 30}),
+    ],
+)
+def test_made_with_last_epoch_for_a_loaded_optimizer_it_goes_on_as_before(
+    name: str, options: dict[str, Any], t: int
+) -> None:
+    before, after = optimizers()[0], optimizers()[0]
+    make = getattr(optim.lr_scheduler, name)
+    schedule = make(before, **options)
+    for _ in range(t):
+        schedule.step()
+    after.load_state_dict(before.state_dict())
+    resumed = make(after, **options, last_epoch=t - 1)
+    for _ in range(8):
+        assert rates_of(after) == pytest.approx(rates_of(before), rel=1e-12, abs=1e-15)
+        assert resumed.get_last_lr() == [group["lr"] for group in after.param_groups]
+        assert resumed.last_epoch == schedule.last_epoch
+        schedule.step()
+        resumed.step()
+
+
 def test_a_schedule_that_has_only_get_lr_runs_as_in_pytorch() -> None:
     def make(o: Any, m: Any) -> Any:
         class Warm(m._LRScheduler):

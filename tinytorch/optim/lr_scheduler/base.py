@@ -30,7 +30,8 @@ class LRScheduler:
     Args:
         optimizer: its `param_groups` are changed. The initial rate of a group is kept there under
             "initial_lr", so that a second schedule starts from the same one.
-        last_epoch: t to continue from, or -1 to start; "initial_lr" must then be in the groups.
+        last_epoch: t - 1 to continue at t, or -1 to start. To continue, load the optimizer's state
+            first, with "initial_lr": a schedule that is `chainable` leaves its rates as they are.
 
     Attributes:
         last_epoch: t, PyTorch's name.
@@ -77,11 +78,15 @@ class LRScheduler:
         ):
             now = self.lr_at(base, self.last_epoch, i)
             if self.chainable:
-                t = self.last_epoch
+                t, rate = self.last_epoch, float(group["lr"])
                 before = self.lr_at(base, t - 1, i) if t > 0 else base
-                now = self._chained(float(group["lr"]), before, now)
+                now = rate if self._continues() else self._chained(rate, before, now)
             rates.append(now)
         return rates
+
+    def _continues(self) -> bool:
+        """Whether it is being made with `last_epoch`: the rates in force are those of t already."""
+        return self._step_count == 1 and self.last_epoch > 0
 
     def _bases(self) -> list[float]:
         """`base_lrs`; of groups that the optimizer was given since, the rates that they have."""

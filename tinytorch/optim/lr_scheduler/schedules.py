@@ -61,7 +61,7 @@ class MultiplicativeLR(LRScheduler):
     def get_lr(self) -> list[float]:
         t = self.last_epoch
         return [
-            group["lr"] * factor(t) if t > 0 else group["lr"]
+            group["lr"] * factor(t) if t > 0 and not self._continues() else group["lr"]
             for group, factor in zip(self.optimizer.param_groups, self.lr_lambdas, strict=False)
         ]
 
