@@ -168,6 +168,16 @@ def test_hugging_face_reads_ours_and_we_read_it_back(
         assert theirs.decode(ids, skip_special_tokens=False) == text
 
 
+@pytest.mark.parametrize("name", ["PAD", "é"])  # a token, and what the byte e9 is written as
+def test_a_special_token_that_is_written_as_another_is_none_for_hugging_face(
+    name: str, tmp_path: Path
+) -> None:
+    tokenizer = BytePairTokenizer(BYTES | {b"PAD": 300}, special={name: 301})
+    assert tokenizer.encode(name, allowed_special="all").tolist() == [301]
+    with pytest.raises(ValueError, match=f"the special token '{name}' would have the id (300|233)"):
+        write_tokenizer_json(tokenizer, tmp_path / "t.json")
+
+
 @pytest.mark.parametrize("use_regex", [True, False])
 def test_what_hugging_face_trained(use_regex: bool, tmp_path: Path) -> None:
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE())

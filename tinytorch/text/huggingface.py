@@ -56,7 +56,16 @@ def write_tokenizer_json(tokenizer: BytePairTokenizer, path: str | Path) -> None
     A tokenizer without merges of its own gets a merge for each two tokens whose joined bytes are a
     token. Where one text offers two ways to the same token, Hugging Face's take the way that is
     listed first, and we the leftmost; apart from that the ids are the same.
+
+    Raises:
+        ValueError: a special token is written as an ordinary one is: they would be one in the file.
     """
+    vocabulary = {_shown(token): number for token, number in tokenizer.vocabulary.items()}
+    if both := sorted(vocabulary.keys() & tokenizer.special):
+        raise ValueError(
+            f"the special token {both[0]!r} would have the id {vocabulary[both[0]]} of an ordinary "
+            f"token, which is written so too: name it as no text is, say '<|{both[0]}|>'"
+        )
     merges = tokenizer.merges
     if merges is None:
         merges = list(pairs_of(tokenizer.vocabulary))
@@ -84,7 +93,7 @@ def write_tokenizer_json(tokenizer: BytePairTokenizer, path: str | Path) -> None
             "fuse_unk": False,
             "byte_fallback": False,
             "ignore_merges": tokenizer.whole,
-            "vocab": {_shown(token): number for token, number in tokenizer.vocabulary.items()},
+            "vocab": vocabulary,
             "merges": [[_shown(left), _shown(right)] for left, right in merges],
         },
     }
