@@ -61,6 +61,18 @@ def test_value(seed: int, limit: float) -> None:
     assert_same_gradients(ours, theirs)
 
 
+@pytest.mark.parametrize("foreach", [None, False])
+def test_what_programs_for_pytorch_pass(foreach: bool | None) -> None:
+    ours, theirs = both(0, 1.0)
+    for clip, clip_value, p in (
+        (clip_grad_norm_, clip_grad_value_, ours),
+        (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_, theirs),
+    ):
+        clip(p, 1.5, math.inf, foreach=foreach)  # type: ignore[operator]
+        clip_value([q for q in p if q.grad is not None], 0.5, foreach)  # type: ignore[operator]
+    assert_same_gradients(ours, theirs)
+
+
 def test_one_tensor_and_none() -> None:
     p = tinytorch.zeros(2, requires_grad=True)
     assert clip_grad_norm_(p, 1.0).item() == 0.0

@@ -19,6 +19,7 @@ def clip_grad_norm_(
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """g <- g min(1, max_norm / (|g| + 1e-6)), where g is all gradients as one vector
 
@@ -27,6 +28,7 @@ def clip_grad_norm_(
         max_norm: the largest norm allowed.
         norm_type: p of the p-norm; may be `math.inf`.
         error_if_nonfinite: raise instead of spreading NaN or infinity to all gradients.
+        foreach: PyTorch's choice of how to compute: taken, without effect.
 
     Returns:
         The norm before clipping, 0-d.
@@ -53,8 +55,13 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """g <- min(max(g, -clip_value), clip_value), for each element of each gradient, in place"""
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """g <- min(max(g, -clip_value), clip_value), for each element of each gradient, in place
+
+    `foreach` is PyTorch's, and without effect.
+    """
     with phase("optimizer"), no_grad():
         for g in _gradients(parameters):
             g.clamp_(-clip_value, clip_value)
