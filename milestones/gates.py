@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -43,14 +44,24 @@ class Milestone:
         title: what is shown at the start.
         usual_seconds: about how long it takes, for the person who waits; no verdict rests on it.
         backend: where it runs unless the command line says otherwise.
+        flags: more that the command line takes, each with its help; `options` has what it says.
     """
 
-    def __init__(self, title: str, *, usual_seconds: float, backend: str) -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        usual_seconds: float,
+        backend: str,
+        flags: Sequence[tuple[str, str]] = (),
+    ) -> None:
         parser = argparse.ArgumentParser(description=title)
         parser.add_argument("--backend", default=backend, help=f"default: {backend}")
         parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
         parser.add_argument("--first-epoch", action="store_true", help="stop there; no gates")
-        options = parser.parse_args()
+        for flag, shown in flags:
+            parser.add_argument(flag, action="store_true", help=shown)
+        self.options = options = parser.parse_args()
         try:
             tinytorch.set_backend(load_backend(options.backend))
         except (tinytorch.BackendError, tinytorch.MissingExtraError) as error:

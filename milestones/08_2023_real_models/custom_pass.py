@@ -7,6 +7,7 @@ asks `semantics` for the name and the arguments of an op, and for new nodes.
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import torch
@@ -42,6 +43,8 @@ class ExpandCubes(OptimizationPass):
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+
     def gelu(x: tinytorch.Tensor) -> tinytorch.Tensor:
         return 0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x**3)).tanh())
 

@@ -5,7 +5,7 @@ python export_models.py [FOLDER]      # writes the ONNX files there
 
 from __future__ import annotations
 
-import sys
+import argparse
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -75,8 +75,10 @@ def export(model: nn.Module, inputs: Any, path: Path | None) -> list[str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="where to write the ONNX files")
+    folder = parser.parse_args().folder
     warnings.simplefilter("ignore")  # of PyTorch's own parts among each other
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     rows, refused = [], []
     for name, (model, inputs) in models().items():
         path = folder / f"{name.split()[0].replace(':', '_')}.onnx" if folder else None

@@ -24,12 +24,11 @@ from gates import Milestone
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 PASSES = ("algebra", "cse", "dce")  # the files of tinytorch/graph/passes
 STEPS = 2
-FULL = "--full" in sys.argv  # the real sizes take some minutes
 
 
-def check_step(milestone, name) -> None:
+def check_step(milestone, name, small) -> None:
     """Gates: the captured step trains as eager PyTorch does; our passes shorten it and keep it."""
-    example = load_model(name, small=not FULL, batch=2, dropout=0.0)
+    example = load_model(name, small=small, batch=2, dropout=0.0)
     model = example.model.train()
     step = capture_step(model, example.batch, "sgd", lr=0.01)
     graph, report = PassManager(PASSES, TorchSemantics(), rounds=2, trials=1).run(step.module.graph)
@@ -54,9 +53,9 @@ def check_step(milestone, name) -> None:
     milestone.gate(f"{name}: {STEPS} steps give eager's losses", apart == 0.0, f"{apart:.1e} apart")
 
 
-def check_inference(milestone, name) -> None:
+def check_inference(milestone, name, small) -> None:
     """Gate: TinyTorch's compiler and kernels give what PyTorch gives."""
-    example = load_model(name, small=not FULL, batch=2)
+    example = load_model(name, small=small, batch=2)
     model = example.model.eval()
     inputs = [tensor_from_torch(value) for value in example.inputs.values()]
     with tinytorch.no_grad(), torch.no_grad():
@@ -67,15 +66,14 @@ def check_inference(milestone, name) -> None:
 
 
 def main() -> None:
-    global FULL
-    FULL = "--full" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--full"]
-    milestone = Milestone("2023: real models", usual_seconds=120, backend="numpy")
+    flags = [("--full", "the real sizes, which take some minutes")]
+    milestone = Milestone("2023: real models", usual_seconds=120, backend="numpy", flags=flags)
+    small = not milestone.options.full
     warnings.simplefilter("ignore", FutureWarning)  # of PyTorch's own parts among each other
     for name in MODELS:
-        milestone.say(f"{name}, {'as it is' if FULL else 'with few and narrow layers'}")
-        check_step(milestone, name)
-        check_inference(milestone, name)
+        milestone.say(f"{name}, {'with few and narrow layers' if small else 'as it is'}")
+        check_step(milestone, name, small)
+        check_inference(milestone, name, small)
     milestone.finish()
 
 

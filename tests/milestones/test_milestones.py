@@ -127,6 +127,14 @@ def test_the_demo_notices_backends_that_disagree(replay: Replay) -> None:
     assert "gate FAILED  losses agree on naive and numpy" in result.stdout
 
 
+@pytest.mark.parametrize("name", ["main.py", "custom_pass.py", "export_models.py"])
+def test_asked_for_help_it_says_what_it_takes_and_does_nothing(name: str, replay: Replay) -> None:
+    result = replay(REAL, "", "--help", name=name)
+    assert result.returncode == 0 and result.stdout.startswith(f"usage: {name} [-h]")
+    assert name != "main.py" or "--full" in result.stdout
+    assert replay(REAL, "", "--unknown", name=name).returncode == 2
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_readme_tells_the_history_with_its_source(folder: str) -> None:
     text = (ROOT / "milestones" / folder / "README.md").read_text(encoding="utf-8")
