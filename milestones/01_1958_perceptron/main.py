@@ -46,7 +46,7 @@ def mistakes_bound(inputs, signs, weights) -> float:
 
 
 def main() -> None:
-    milestone = Milestone("1958: the perceptron", usual_seconds=10, backend="naive")
+    milestone = Milestone("1958: the perceptron", usual_seconds=1, backend="naive")
     images, labels = datasets.digits("train", flatten=True).tensors
     loader = DataLoader(
         TensorDataset(images, signed(labels)), batch_size=1, shuffle=True, generator=SEED

@@ -38,7 +38,7 @@ def back_propagation(parameters, x, labels):
 
 
 def main() -> None:
-    milestone = Milestone("1986: back-propagation", usual_seconds=30, backend="naive")
+    milestone = Milestone("1986: back-propagation", usual_seconds=3, backend="naive")
     train, test = datasets.digits("train", flatten=True), datasets.digits("test", flatten=True)
     loader = DataLoader(train, batch_size=32, shuffle=True, generator=SEED)
     model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))

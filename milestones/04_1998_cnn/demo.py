@@ -28,7 +28,7 @@ FAST = "optimized"
 
 def main() -> None:
     milestone = Milestone(
-        "A convolutional network learns real handwritten digits", usual_seconds=45, backend=FAST
+        "A convolutional network learns real handwritten digits", usual_seconds=5, backend=FAST
     )
     fast = milestone.backend
     prepare(milestone)

@@ -21,7 +21,7 @@ STEP = 1e-6  # of the difference quotient
 
 
 def main() -> None:
-    milestone = Milestone("1998: the convolutional network", usual_seconds=30, backend="numpy")
+    milestone = Milestone("1998: the convolutional network", usual_seconds=3, backend="numpy")
     training = Training()
     before = values(training.model)
     check_first_batch(milestone, training)

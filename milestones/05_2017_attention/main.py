@@ -93,7 +93,7 @@ def train(milestone, model, name):
 
 
 def main() -> None:
-    milestone = Milestone("2017: attention", usual_seconds=10, backend="numpy")
+    milestone = Milestone("2017: attention", usual_seconds=1, backend="numpy")
     model, mean = Lookup(attention=True), Lookup(attention=False)
     before = values(model)
     train(milestone, model, "attention")

@@ -83,7 +83,7 @@ def look_ahead(model, x):
 
 
 def main() -> None:
-    milestone = Milestone("2019: GPT", usual_seconds=70, backend="optimized")
+    milestone = Milestone("2019: GPT", usual_seconds=20, backend="optimized")
     text = corpus.python_docs("train")
     tokenizer = CharacterTokenizer.train(text + corpus.python_docs("validation"))
     ids, held_out = tokenizer.encode(text), tokenizer.encode(corpus.python_docs("validation"))

@@ -74,7 +74,7 @@ def memory(scheme):
 
 
 def main() -> None:
-    milestone = Milestone("2020: small and fast", usual_seconds=30, backend="optimized")
+    milestone = Milestone("2020: small and fast", usual_seconds=10, backend="optimized")
     unseen = datasets.digits("test").tensors
     large = network()
     before = values(large)

@@ -67,7 +67,7 @@ def check_inference(milestone, name, small) -> None:
 
 def main() -> None:
     flags = [("--full", "the real sizes, which take some minutes")]
-    milestone = Milestone("2023: real models", usual_seconds=120, backend="numpy", flags=flags)
+    milestone = Milestone("2023: real models", usual_seconds=10, backend="numpy", flags=flags)
     small = not milestone.options.full
     warnings.simplefilter("ignore", FutureWarning)  # of PyTorch's own parts among each other
     for name in MODELS:
