@@ -190,6 +190,7 @@ def test_a_generator_of_parameters_is_taken() -> None:
         ([tinytorch.arange(3)], DTypeError, "parameter 0 (shape (3,)) is int64; only floats"),
         ([parameters()[0] * 2], AutogradError, "was computed from other tensors; optimize those"),
         ([tinytorch.zeros(2)] * 2, ValueError, "parameter 1 (shape (2,)) is given twice"),
+        ([{"params": {tinytorch.zeros(2)}}], TypeError, "must be in order, which a set is not"),
         (
             [{"params": [tinytorch.zeros(1)], "lrate": 1}],
             ValueError,

@@ -219,8 +219,8 @@ class Optimizer:
         Raises:
             ValueError: a tensor is in a group already, or twice in this one; an option is out of
                 range (`check_options`) or misspelled (`_check_extra_option`).
-            TypeError, DTypeError, AutogradError: `_check_parameter` refuses one of the tensors.
-                In all cases nothing was taken in.
+            TypeError, DTypeError, AutogradError: `_check_parameter` refuses one of the tensors, or
+                `_listed` a set, whose order changes. In all cases nothing was taken in.
         """
         new = {**self.defaults, **param_group, **_listed(param_group["params"])}
         for name in param_group.keys() - self.defaults.keys() - {"params"}:
@@ -354,6 +354,8 @@ def count_step(state: State) -> Tensor:
 
 def _listed(params: Any) -> Group:
     """{"params": a list of tensors}, and "param_names" if `params` are (name, tensor) pairs."""
+    if isinstance(params, set | frozenset):
+        raise TypeError("parameters of a group must be in order, which a set is not: pass a list")
     given = [params] if isinstance(params, Tensor) else list(params)
     if given and all(isinstance(p, tuple) and len(p) == 2 for p in given):
         names, tensors = zip(*given, strict=True)
