@@ -68,6 +68,29 @@ def test_the_seed_and_the_epoch_determine_the_order() -> None:
     assert epoch(shuffled(50, seed=4)) != first
 
 
+def test_a_seed_may_be_set_after_the_loader_is_made() -> None:
+    orders, own = [], tinytorch.Generator()
+    for seed in (1, 1, 2):
+        loader = DataLoader(numbers(20), 20, shuffle=True)
+        other = DataLoader(numbers(20), 20, shuffle=True, generator=own)
+        tinytorch.manual_seed(seed)
+        own.manual_seed(seed)
+        orders.append((epoch(loader), epoch(other)))
+    assert orders[0] == orders[1]
+    assert orders[0][0] != orders[2][0] and orders[0][1] != orders[2][1]
+
+
+def test_a_loaded_state_draws_nothing() -> None:
+    state = shuffled().state_dict()
+    loader = DataLoader(numbers(10), 3, shuffle=True)
+    tinytorch.manual_seed(5)
+    loader.load_state_dict(state)
+    assert epoch(loader) == epoch(shuffled())
+    drawn = tinytorch.rand(1).item()
+    tinytorch.manual_seed(5)
+    assert tinytorch.rand(1).item() == drawn
+
+
 def test_the_global_seed_determines_the_order_without_a_generator() -> None:
     def order(seed: int) -> list[list[int]]:
         tinytorch.manual_seed(seed)

@@ -49,7 +49,8 @@ class DataLoader:
         persistent_workers, pin_memory_device, in_order: of PyTorch's workers and devices, which
             there are not: taken, without effect.
         drop_last: leave out a last batch that is smaller.
-        generator: a seed, or a generator to draw it from; None means the default generator.
+        generator: a seed, or a generator to draw it from when the first epoch begins; None means
+            the default generator.
         transform: applied to the inputs of each batch (its first field, if it is a tuple), as
             `transform(array, generator)`; see `tinytorch.data.transforms`.
         prefetch: how many batches a background thread makes ahead; 0 makes each one on demand.
@@ -101,7 +102,7 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.transform = transform
         self.generator = generator
-        self.seed = as_seed(generator) if self.shuffle or transform is not None else 0
+        self._seed = as_seed(generator) if isinstance(generator, int | np.integer) else None
         if batch_sampler is not None:
             self.batch_size = None
         self.epoch = 0  # of the iteration under way, or of the next one between two
@@ -145,6 +146,15 @@ class DataLoader:
             )
 
     @property
+    def seed(self) -> int:
+        """The seed of orders and transforms. It is drawn when it is first needed, so that
+        `manual_seed` may be called after the loader is made."""
+        if self._seed is None:
+            used = self.shuffle or self.transform is not None
+            self._seed = as_seed(self.generator) if used else 0
+        return self._seed
+
+    @property
     def sampler(self) -> Iterable[int] | None:
         """The sampler that was given, or one of the samples there are; None for a stream."""
         if self._sampler is not None or isinstance(self.dataset, IterableDataset):
@@ -168,7 +178,7 @@ class DataLoader:
         if not self._resuming:
             self._move_on()
         self._resuming, self._unread = False, True
-        # here and not in the thread, which must not draw from the default generator
+        _ = self.seed  # here and not in the thread, which must not draw from the default generator
         numbers = self._read(self._numbers(self.epoch))
         return self._iterate(self.epoch, self._taken, numbers)
 
@@ -287,7 +297,7 @@ class DataLoader:
         Raises:
             DataError: the state is not complete, or of a loader with other batches.
         """
-        missing = sorted(self.state_dict().keys() - state.keys())
+        missing = sorted({"seed", "epoch", "taken", *self._layout()} - state.keys())
         if missing:
             raise DataError(f"the DataLoader state lacks {missing}; it has {sorted(state)}")
         wrong = [
@@ -302,7 +312,7 @@ class DataLoader:
             wrong.append("it was left within an epoch, whose order the sampler does not give again")
         if wrong:
             raise DataError(f"this DataLoader cannot continue from that state: {'; '.join(wrong)}")
-        self.seed, self.epoch, self._taken = state["seed"], state["epoch"], state["taken"]
+        self._seed, self.epoch, self._taken = state["seed"], state["epoch"], state["taken"]
         self._resuming, self._unread, self._beside = True, False, -1
 
     def _layout(self) -> dict[str, int]:
