@@ -24,7 +24,7 @@ from tinytorch.fx.capture.stopped_gradients import RegionsSeen, mark_stopped_gra
 from tinytorch.fx.diagnosis.reasons import VALUE
 from tinytorch.fx.models import Batch, call
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
-from tinytorch.fx.semantics.buffers import buffers_kept
+from tinytorch.fx.semantics.buffers import model_buffers_kept
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Exporter:
     def _ask(self, inputs: Batch) -> None:
         """Run the model, and write down the values that Python asks for."""
         with (
-            tracing(), buffers_kept(list(self.model.buffers())),
+            tracing(), model_buffers_kept(self.model),
             generators_kept(devices_of(self.model)), compiling(),
             with_constants(self.model, self.fixed, {}),
             forward_within(self.model, self._asked.recorded),

@@ -19,6 +19,7 @@ from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_re
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.capture.stopped_gradients import detach_stopped_gradients
 from tinytorch.fx.models import Batch, call, check_model
+from tinytorch.fx.semantics.buffers import assigned_in_place
 from tinytorch.fx.semantics.effects import effects
 
 
@@ -73,7 +74,12 @@ def capture_forward(
 def _eager(model: nn.Module, inputs: Batch) -> Callable[[list[Any]], Any]:
     """The call of a model on the leaves of inputs like these."""
     spec = tree_flatten(inputs)[1]
-    return lambda flat: call(model, tree_unflatten(flat, spec))
+
+    def eager(flat: list[Any]) -> Any:
+        with assigned_in_place(model):
+            return call(model, tree_unflatten(flat, spec))
+
+    return eager
 
 
 def _written_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tensor]:

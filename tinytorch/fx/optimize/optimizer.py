@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -25,7 +26,7 @@ from tinytorch.fx.optimize.report import SLOWER, OptimizationReport
 from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed, runner
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.autotune import AutotunedPass, is_faster, times_as_fast
-from tinytorch.fx.semantics.buffers import buffers_kept
+from tinytorch.fx.semantics.buffers import model_buffers_kept
 from tinytorch.fx.semantics.semantics import untouched
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
@@ -177,14 +178,14 @@ class GraphOptimizer:
         """Time, peak memory and graph size, of the model and of the optimized module.
 
         Both run in turns (A B A B), after a warm-up, waiting for the device; frozen without
-        gradients, else forward and backward.
+        gradients, else forward and backward. The model's buffers stay as they are.
 
         Raises:
             OptimizationError: nothing has been optimized yet.
         """
         module = self._optimized()
         mode = "train" if module.training else "eval"
-        with in_mode(self.model, mode):
+        with in_mode(self.model, mode), self._state_kept():
             return compare_speed(
                 self.model, module, self.inputs, self.device,
                 backward=not self.frozen, calls=self._report.calls[mode], rounds=rounds,
@@ -226,8 +227,14 @@ class GraphOptimizer:
             runner(each, self.model, inputs, self.device, not self.frozen)
             for each in (module, self.model)
         )
-        with generators_kept([self.device]), buffers_kept(list(self.model.buffers())):
+        with self._state_kept():
             return times_as_fast(new, old, self.device)
+
+    @contextmanager
+    def _state_kept(self) -> Iterator[None]:
+        """Generators and the model's buffers are after the block as they were before."""
+        with generators_kept([self.device]), model_buffers_kept(self.model):
+            yield
 
     def _optimized(self) -> OptimizedModule:
         if self._module is None:

@@ -15,7 +15,7 @@ from tinytorch.fx.capture.comparison import difference, largest
 from tinytorch.fx.capture.layouts import same_layout
 from tinytorch.fx.models import call, call_with_state
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
-from tinytorch.fx.semantics.buffers import buffers_kept
+from tinytorch.fx.semantics.buffers import model_buffers_kept
 from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.ir import GraphError
 
@@ -70,13 +70,16 @@ def observe(
     """
     inputs = tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, batch)
     tensors = [x for x in tree_leaves(inputs) if isinstance(x, Tensor)]
-    buffers = list(state.buffers())
     devices = devices_of(state)
-    with generators_kept(devices), buffers_kept(buffers), torch.set_grad_enabled(gradients):
+    with (
+        generators_kept(devices),
+        model_buffers_kept(state),
+        torch.set_grad_enabled(gradients),
+    ):
         seed_generators(seed, devices)
         leaves, spec = tree_flatten(call(module, inputs))
         results = [x for x in leaves if isinstance(x, Tensor)]
-        after = [b.clone() for b in buffers]
+        after = [b.clone() for b in state.buffers()]  # it may have assigned others
         generator = torch.get_rng_state()
         found = _gradients(results, list(state.parameters()), seed) if gradients else []
     return Behaviour(spec, leaves, _sharing(results, tensors), tensors, after, generator, found)
