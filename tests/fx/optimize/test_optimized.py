@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -178,3 +179,52 @@ def test_a_frozen_module_needs_its_model_no_more() -> None:
         expected = model(x) + 1
     del model
     torch.testing.assert_close(module(x), expected)
+
+
+def normed(frozen: bool) -> tuple[nn.Sequential, Any]:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2))
+    return model, GraphOptimizer(model, randn(3, 4), device="cpu", frozen=frozen).optimize()
+
+
+CHANGES: list[Callable[[nn.Sequential], Any]] = [
+    lambda model: model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True),
+    lambda model: setattr(model, "3", nn.Linear(4, 2)),
+    lambda model: setattr(model[0], "bias", None),
+    lambda model: model.append(nn.ReLU()),
+    lambda model: nn.utils.parametrizations.weight_norm(model[0]),
+    lambda model: model.double().float(),
+]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_with_other_parts_is_refused(change: Any, frozen: bool) -> None:
+    model, module = normed(frozen)
+    module(randn(3, 4))
+    change(model)
+    with pytest.raises(OptimizedModuleError, match="use the old ones: optimize the model again"):
+        module(randn(3, 4))
+
+
+def test_a_part_in_another_mode_is_refused() -> None:
+    model, module = normed(frozen=False)
+    model[1].eval()
+    with pytest.raises(OptimizedModuleError, match="'1' of the model is in evaluation mode, and w"):
+        module(randn(3, 4))
+    model.eval()
+    with pytest.raises(OptimizedModuleError, match="the model is in evaluation mode, and was capt"):
+        module(randn(3, 4))
+    torch.testing.assert_close(module.eval()(randn(3, 4)), model(randn(3, 4)))
+    assert module.train()(randn(3, 4)).requires_grad
+
+
+def test_a_part_that_was_captured_in_another_mode_stays_so() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    model[1].eval()
+    module = GraphOptimizer(model, randn(3, 4), device="cpu").optimize()
+    assert [part.training for part in model.modules()] == [True, True, False]
+    torch.testing.assert_close(module(randn(3, 4)), model(randn(3, 4)))
+    module.eval()
+    module.train()  # all parts, as in eager PyTorch
+    with pytest.raises(OptimizedModuleError, match="'1' of the model is in training mode, and was"):
+        module(randn(3, 4))

@@ -52,8 +52,7 @@ class ModelComparison:
         pairs: list[tuple[Behaviour, Behaviour]] = []
         try:
             for mode in module.graphs:
-                if not self.frozen:
-                    module.train(mode == "train")
+                module.training = mode == "train"  # its model is set below, each part as it was
                 with in_mode(self.model, mode):
                     for seed, (batch, is_of_other_size) in enumerate(self._batches(module)):
                         try:
@@ -69,7 +68,7 @@ class ModelComparison:
         except GraphError as error:
             return f"{mode}, input {seed}: {error}"
         finally:
-            nn.Module.train(module, was_training)
+            module.training = was_training
         return self._inaccuracy(*pairs[0])
 
     def _batches(self, module: OptimizedModule) -> Iterator[tuple[Any, bool]]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import ref
 
 import torch
 import torch.fx
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
-from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.open_sizes import OTHER_SIZES
+from tinytorch.fx.optimize.captured_state import (
+    FrozenState,
+    ModelParts,
+    Modes,
+    OptimizedModuleError as OptimizedModuleError,
+)
 from tinytorch.fx.optimize.relaid import Relaid, has_layout_of
-
-
-class OptimizedModuleError(TinyTorchError, RuntimeError):
-    """An optimized module that is used as it was not captured."""
 
 
 @dataclass
@@ -57,44 +57,32 @@ def _flat_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
     return lambda *inputs: tree_unflatten(run(*inputs), spec)
 
 
-class FrozenState:
-    """The weights and buffers that a frozen module was made of, as they were then.
-
-    Args:
-        tensors: their versions count the writes.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        # those of inference mode have no version; no tensor is kept for being watched
-        self._versions = [(ref(t), t._version) for t in tensors if not t.is_inference()]
-
-    def check(self) -> None:
-        """Raise OptimizedModuleError if one of them was written since."""
-        for reference, version in self._versions:
-            tensor = reference()
-            if tensor is not None and tensor._version != version:
-                raise OptimizedModuleError(
-                    "the model's weights have changed (an optimizer's step, load_state_dict, ...) "
-                    "since this module was frozen with them: optimize the model again"
-                )
-
-
 class OptimizedModule(nn.Module):
     """A model whose forward runs optimized graphs. It is called like the model.
 
     If it is frozen, weights are folded and packed into its one graph, for inference: it computes no
     gradients and has no training mode, and refuses calls once the model's weights have changed,
     of which it would see a part. Else it has a graph for training and one for evaluation,
-    which use the model's own parameters and buffers, and can be trained.
+    which use the model's own parameters and buffers, and can be trained; it refuses calls while a
+    part of the model is in another mode than in the capture.
+
+    Either refuses calls once a layer, a parameter or a buffer of the model is another object. Hooks
+    and plain attributes, such as the rate of a dropout, stay as they were captured.
 
     Args:
         model: whose graphs they are.
         graphs: by mode, "train" and "eval"; if frozen only the latter.
         inputs: a dict of keyword arguments or a tuple of positional ones, as captured.
+        modes: by mode, those of the model's parts in the capture; none are checked if frozen.
     """
 
     def __init__(
-        self, model: nn.Module, graphs: dict[str, torch.fx.GraphModule], inputs: Any, frozen: bool
+        self,
+        model: nn.Module,
+        graphs: dict[str, torch.fx.GraphModule],
+        inputs: Any,
+        frozen: bool,
+        modes: dict[str, Modes],
     ) -> None:
         super().__init__()
         self.frozen = frozen
@@ -105,7 +93,9 @@ class OptimizedModule(nn.Module):
         object.__setattr__(self, "graphs", graphs)
         object.__setattr__(self, "_last", None)
         object.__setattr__(self, "_frozen_state", None)
-        nn.Module.train(self, model.training and not frozen)
+        self._parts = ModelParts(model)
+        self._modes = {} if frozen else modes
+        self.training = model.training and not frozen  # a part of the model may be otherwise
 
     graphs: dict[str, torch.fx.GraphModule]
     _last: FlatCall | None
@@ -146,8 +136,12 @@ class OptimizedModule(nn.Module):
 
         Raises:
             OptimizedModuleError: other arguments, shapes or dtypes than captured, or gradients
-                are asked of a frozen module, or the weights that it is frozen with have changed.
+                are asked of a frozen module, or the weights that it is frozen with have changed,
+                or the model has other parts, or a part in another mode, than captured.
         """
+        self._parts.check()
+        if not self.frozen:
+            self._modes["train" if self.training else "eval"].check()
         if self._frozen_state is not None:
             self._frozen_state.check()
         last = self._flat_call()

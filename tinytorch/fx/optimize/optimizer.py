@@ -19,6 +19,7 @@ import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.forward import capture_forward, read_only_state
 from tinytorch.fx.models import check_model
+from tinytorch.fx.optimize.captured_state import Modes
 from tinytorch.fx.optimize.devices import generators_kept, resolve_device
 from tinytorch.fx.optimize.model_comparison import ModelComparison, in_mode
 from tinytorch.fx.optimize.optimized import OptimizedModule
@@ -144,10 +145,12 @@ class GraphOptimizer:
         report = self._report = OptimizationReport()
         self._changes = []
         graphs: dict[str, torch.fx.GraphModule] = {}
+        modes: dict[str, Modes] = {}
         for mode in ("eval",) if self.frozen else ("train", "eval"):
             start = perf_counter()
             with in_mode(self.model, mode), torch.set_grad_enabled(not self.frozen):
                 captured = capture_forward(self.model, self.inputs, dynamic_dims=self.dynamic_dims)
+                modes[mode] = Modes(self.model)
             report.capture_seconds += perf_counter() - start
             self._remember_examples(captured.graph)
             is_random = any(map(self.semantics.is_random, captured.graph.nodes))
@@ -157,7 +160,7 @@ class GraphOptimizer:
             report.check_seconds += perf_counter() - start - seconds
             report.calls[mode] = (_calls(captured.graph), _calls(graph))
             graphs[mode] = _as_module(graph, captured.meta)
-        self._module = OptimizedModule(self.model, graphs, self.inputs, self.frozen)
+        self._module = OptimizedModule(self.model, graphs, self.inputs, self.frozen, modes)
         start = perf_counter()
         self._check_against_model(has_float64=not is_random and self.device.type != "mps")
         report.check_seconds += perf_counter() - start

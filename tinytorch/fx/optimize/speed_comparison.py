@@ -22,6 +22,7 @@ from tinytorch.fx.models import call
 from tinytorch.fx.optimize.devices import synchronize
 from tinytorch.fx.optimize.precision import BFLOAT16, FLOAT32, precision, precisions_of
 from tinytorch.fx.profile.memory_meter import PeakMemory, measure_peak
+from tinytorch.fx.semantics.buffers import assigned_buffers
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ def runner(
 ) -> Callable[[], object]:
     """A call of a module, with the gradients of a model's parameters if asked for."""
     leaves = [p for p in state.parameters() if p.requires_grad]
+    write_assigned = assigned_buffers(state)
 
     def run() -> None:
         with torch.set_grad_enabled(backward):
@@ -149,6 +151,7 @@ def runner(
             sources = [x.sum() for x in results if x.requires_grad]
             if backward and sources:
                 torch.autograd.grad(sources, leaves, allow_unused=True)
+        write_assigned()  # to the buffers that the graph has
         synchronize(device)
 
     return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -25,24 +25,34 @@ def buffers_kept(buffers: Sequence[Tensor]) -> Iterator[None]:
                     buffer.copy_(old)
 
 
+def assigned_buffers(model: nn.Module) -> Callable[[], None]:
+    """A function that has a model whose calls assign its buffers write to those of now instead.
+
+    So does its graph, which has no others; and whoever holds the buffers sees what is written.
+    """
+    before = [(module._buffers, name, buffer) for module in model.modules()
+              for name, buffer in module._buffers.items() if buffer is not None]  # fmt: skip
+
+    def write() -> None:
+        for own, name, buffer in before:
+            assigned = own.get(name)
+            if assigned is not buffer:
+                own[name] = buffer
+                if assigned is not None:
+                    with torch.no_grad():
+                        buffer.copy_(assigned)
+
+    return write
+
+
 @contextmanager
 def assigned_in_place(model: nn.Module) -> Iterator[None]:
-    """Where the model assigns a buffer in this block, have it write to the one it had instead.
-
-    So does its graph, which has no other; and whoever holds the buffers sees what is written. It is
-    done when the block ends: a backward in it may need the old values.
-    """
-    before = [(module, name, buffer) for module in model.modules()
-              for name, buffer in module._buffers.items() if buffer is not None]  # fmt: skip
+    """`assigned_buffers` when the block ends: a backward in it may need the old values."""
+    write = assigned_buffers(model)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for module, name, buffer in before:
-                assigned = module._buffers.get(name)
-                module._buffers[name] = buffer
-                if assigned is not buffer and assigned is not None:
-                    buffer.copy_(assigned)
+        write()
 
 
 @contextmanager
