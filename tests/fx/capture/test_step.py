@@ -269,6 +269,8 @@ def test_the_learning_rate_stays_until_another_is_given(small: Small):
     assert zero["parameter"]["first.weight"].equal(small.first.weight)
     _, again = step.run(zero, batch)
     assert again["parameter"]["first.weight"].equal(small.first.weight)
+    _, half = step.run(zero, batch, lr=torch.tensor(0.5))
+    assert half["optimizer_state"]["lr.0"] == 0.5
     with pytest.raises(CaptureError, match="lr has 2 values, but the optimizer 1 groups"):
         step.run(zero, batch, lr=[0.1, 0.2])
 

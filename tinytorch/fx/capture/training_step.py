@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -63,7 +63,7 @@ class TrainingStep:
         self,
         state: State,
         batch: Batch,
-        lr: float | Sequence[float] | None = None,
+        lr: float | Tensor | Sequence[float | Tensor] | None = None,
         *,
         max_norm: float | None = None,
         clip_value: float | None = None,
@@ -116,14 +116,14 @@ class TrainingStep:
             raise CaptureError("gradients are not accumulated: capture_step(..., accumulate=True)")
         return self.accumulation.run(state, batch)
 
-    def _rates(self, lr: float | Sequence[float]) -> dict[str, Tensor]:
+    def _rates(self, lr: float | Tensor | Sequence[float | Tensor]) -> dict[str, Tensor]:
         groups = len(self.rule.groups)
-        rates = [lr] * groups if isinstance(lr, (int, float)) else list(lr)
+        rates = list(lr) if isinstance(lr, Sequence) else [lr] * groups
         if len(rates) != groups:
             raise CaptureError(f"lr has {len(rates)} values, but the optimizer {groups} groups")
         return self._settings({f"{RATE}{i}": rate for i, rate in enumerate(rates)})
 
-    def _settings(self, values: dict[str, float]) -> dict[str, Tensor]:
+    def _settings(self, values: Mapping[str, float | Tensor]) -> dict[str, Tensor]:
         if not values:
             return {}
         nodes = self.module.graph.find_nodes(op="placeholder")
