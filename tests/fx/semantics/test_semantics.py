@@ -298,6 +298,10 @@ def test_costs_of_single_nodes():
         assert SEMANTICS.cost(first).flops == products * 2 * 2 * heads * tokens * tokens * width
     views = joint.module.graph.find_nodes(op="call_function", target=aten.view.default)
     assert all(SEMANTICS.cost(n) == (0, 0) for n in views)
+    net = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
+    step = capture_step(net, torch.ones(2, 3), "adamw", loss=lambda m, x: m(x).sum())
+    (update,) = step.module.graph.find_nodes(op="call_function", target=aten._fused_adamw.tensor_lr)
+    assert SEMANTICS.cost(update).flops == sum(p.numel() for p in net.parameters())
 
 
 @pytest.mark.parametrize(

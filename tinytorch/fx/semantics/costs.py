@@ -38,7 +38,7 @@ def cost(node: Node) -> Cost:
 
     A multiply-add counts as two FLOPs, as in torch's own counter, whose formulas are used. What
     that does not count (elementwise ops, reductions) takes one for each element of its largest
-    tensor.
+    tensor, or list of tensors (the update of all parameters).
     """
     value = node.meta.get("val")
     if node.op not in ("call_function", "call_method", "call_module") or value is None:
@@ -50,7 +50,9 @@ def cost(node: Node) -> Cost:
     moved = sum(numel(t) * t.element_size() for t in tensors)
     flops = _counted(node, args, kwargs, value)
     if flops == 0:
-        flops = max(map(numel, tensors), default=0)
+        lists = [sum(numel(t) for t in x if isinstance(t, Tensor))
+                 for x in args if isinstance(x, (list, tuple))]  # fmt: skip
+        flops = max([*map(numel, tensors), *lists], default=0)
     return Cost(flops, moved)
 
 
