@@ -138,7 +138,8 @@ def optimize(request: dict[str, Any]) -> Answer:
 
 def profile(request: dict[str, Any]) -> Answer:
     limit = memory_limit(request["memory_limit"])  # before the model is built
-    example = load(request)
+    device = fx.resolve_device(request["device"])
+    example = load(request).to(device)
     step = _step(example, request["optimizer"])
     found = fx.GraphProfiler(step, title=f"{request['model']}, {request['optimizer']}").run()
     if request["report"]:

@@ -128,3 +128,10 @@ def test_the_mean_squares_of_all_outputs_are_a_loss_for_any_model():
     result = {"a": x * 1, "ids": torch.ones(3, dtype=torch.int64), "b": [x.sum() * 1]}
     assert squares_of(result).item() == (1 + 4) / 2 + 9
     assert not squares_of({"ids": torch.ones(3)}).requires_grad
+
+
+def test_a_model_on_another_device() -> None:
+    here = load_model("hf:gpt2", small=True, batch=1, sequence=4)
+    there = here.to(torch.device("meta"))
+    assert {x.device.type for x in (*there.model.parameters(), *there.batch.values())} == {"meta"}
+    assert there.batch.keys() == here.batch.keys() and there.loss is here.loss

@@ -148,6 +148,8 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
         (["profile", "hf:gpt2", "--optimizer", "adan"], "Did you mean"),
         (["profile", "hf:gpt2", "--report", "x.pdf"], "There are: .html, .csv"),
         (["report", "hf:gpt2", "x.pdf"], "There are: .html"),
+        (["report", "hf:gpt2", "nowhere/x.html"], "there is no folder nowhere"),
+        (["draw", "hf:gpt2", "nowhere/x.svg"], "there is no folder nowhere"),
         (["profile", "hf:gpt2", "--memory-limit", "1MiB"], "--memory-limit is a line in a drawing"),
         (["profile", "hf:gpt2", "--loss", "mean"], "There are: model, mean-square"),
         (["checkpoint", "hf:gpt2", "--budget", "1", "--picture", "a.png"], "give --swap"),
@@ -198,6 +200,8 @@ def test_a_model_without_a_loss_can_be_profiled_with_one(tito: Tito, tmp_path: P
                     "--json")  # fmt: skip
     assert profiled.exit_code == 0, profiled.stderr
     assert json.loads(profiled.stdout)
+    elsewhere = tito("profile", f"{file}:make", "--device", "cuda:99")
+    assert elsewhere.exit_code == 1 and "'cuda:99' is not on this machine" in elsewhere.stderr
 
 
 OWN_PASS = """

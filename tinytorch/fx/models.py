@@ -11,14 +11,14 @@ import copy
 import importlib.util
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tinytorch.errors import TinyTorchError, missing_extra
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
@@ -165,6 +165,11 @@ class LoadedModel:
     def batch(self) -> Batch:
         """Inputs and labels: what `loss` takes."""
         return {**self.inputs, **self.labels} if self.labels else self.inputs
+
+    def to(self, device: torch.device) -> LoadedModel:
+        """The same on a device; the model itself is moved."""
+        inputs, labels = tree_map_only(Tensor, lambda x: x.to(device), (self.inputs, self.labels))
+        return replace(self, model=self.model.to(device), inputs=inputs, labels=labels)
 
 
 def load_model(
