@@ -22,6 +22,7 @@ from tito.options import (
     file_of,
     names,
     one_of,
+    written,
 )
 
 CHILD = Path(__file__).with_name("fx_child.py")
@@ -141,7 +142,7 @@ def draw(
     verbose: Verbose = False,
 ) -> None:
     """Draw the graph of a model, coloured by phase. SVG and PNG need Graphviz."""
-    one_of("kind of picture", picture.suffix, PICTURES)
+    written("kind of picture", picture, PICTURES)
     _ask(
         "draw", model, kind=kind, optimizer=optimizer, loss=loss, batch=batch, small=small,
         picture=picture, json=as_json, verbose=verbose,
@@ -192,7 +193,7 @@ def profile(
 ) -> None:
     """Time and memory of every node of the training step, and of every activation."""
     if report is not None:
-        one_of("kind of report", report.suffix, REPORTS)
+        written("kind of report", report, REPORTS)
     if memory_limit is not None and (report is None or report.suffix not in DRAWN):
         raise typer.BadParameter(
             f"--memory-limit is a line in a drawing: give --report ({', '.join(DRAWN)})"
@@ -215,7 +216,7 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Write one page about a model: what passes did, what was refused, and how others compare."""
-    one_of("kind of page", page.suffix, (".html",))
+    written("kind of page", page, (".html",))
     _ask(
         "report", model, page=page, optimizer=optimizer, loss=loss, batch=batch, small=small,
         json=as_json, verbose=verbose,
@@ -254,7 +255,7 @@ def checkpoint(
     if swap is not None and not swap > 0:
         raise typer.BadParameter(f"--swap {swap:g}: a bandwidth in GB/s is above 0")
     if plot is not None:
-        one_of("kind of picture", plot.suffix, PLOTS)
+        written("kind of picture", plot, PLOTS)
     _ask(
         "checkpoint", model, budget=budget, batch=batch, small=small, swap=swap,
         plot=plot and str(plot), memory_limit=memory_limit, json=as_json,

@@ -21,6 +21,7 @@ from tito.options import (
     file_of,
     names,
     one_of,
+    written,
 )
 
 CHILD = Path(__file__).with_name("graph_child.py")
@@ -132,7 +133,7 @@ def profile(
 ) -> None:
     """Time every node, and show the slowest with their work and the memory alive."""
     if report is not None:
-        one_of("kind of report", report.suffix, REPORTS)
+        written("kind of report", report, REPORTS)
     _ask(
         "profile", target, inputs, backend=backend, limit=limit, report=report, json=as_json,
         verbose=verbose,
@@ -150,7 +151,7 @@ def draw(
     verbose: Verbose = False,
 ) -> None:
     """Draw the graph. SVG and PNG need Graphviz; Mermaid (.mmd) and .dot do not."""
-    one_of("kind of picture", picture.suffix, PICTURES)
+    written("kind of picture", picture, PICTURES)
     one_of("colouring", by, COLOURINGS)
     _ask(
         "draw", target, inputs, picture=picture, by=by, backend=backend, json=as_json,

@@ -41,6 +41,13 @@ def one_of(what: str, given: str, known: Sequence[str]) -> str:
     return given
 
 
+def written(what: str, path: Path, endings: Sequence[str]) -> None:
+    """Raise an error at once if a file cannot be written later: its ending or its folder."""
+    one_of(what, path.suffix, endings)
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"{path}: there is no folder {path.parent}")
+
+
 def names(passes: str | None) -> list[str] | None:
     """The passes that an option names."""
     return passes.split(",") if passes else None
