@@ -217,9 +217,9 @@ def broadcast(
 ) -> Work | None:
     """Put the tensor of rank `src` into that of every other rank, in place.
 
-    Args and errors are those of `all_reduce`.
+    Args and errors are those of `all_reduce`; but int16 can be sent.
     """
-    shared = torch_view(tensor)
+    shared = _bytes(torch_view(tensor))
     _check_rank("broadcast: src", src)
     if not agreed:
         agree(describe("broadcast", tensor, f" from rank {src}"))
@@ -232,11 +232,11 @@ def broadcast(
 def all_gather(tensor: Tensor) -> Tensor:
     """The tensors (...) of all ranks, as (world size, ...); those must have the same shape."""
     gathered = _empty((get_world_size(), *tensor.shape), tensor)
-    shared = torch_view(gathered)
+    rows, own = [_bytes(row) for row in torch_view(gathered)], _bytes(torch_view(tensor))
     agree(describe("all_gather", tensor))
     _started(
         "all_gather",
-        lambda: dist.all_gather(list(shared), torch_view(tensor), async_op=True),
+        lambda: dist.all_gather(rows, own, async_op=True),
         lambda: None,
     ).wait()
     return gathered
@@ -346,6 +346,11 @@ def torch_view(tensor: Tensor) -> Any:
     if array.size and shared.data_ptr() != array.ctypes.data:
         raise ProcessGroupError(f"DLPack copied a tensor of shape {tensor.shape}")
     return shared
+
+
+def _bytes(shared: Any) -> Any:
+    """The memory of PyTorch's tensor as bytes, which gloo moves for every dtype."""
+    return shared.reshape(-1).view(torch.uint8)
 
 
 def _reducible_view(tensor: Tensor) -> Any:

@@ -43,6 +43,10 @@ def collectives() -> None:
     broadcast(value, src=n - 1)
     assert value.item() == n - 1
     assert all_gather(tinytorch.tensor([rank, 7])).tolist() == [[r, 7] for r in range(n)]
+    half_words = tinytorch.tensor([rank, -300], dtype="int16")  # gloo only moves them
+    assert all_gather(half_words).tolist() == [[r, -300] for r in range(n)]
+    broadcast(half_words, src=n - 1)
+    assert half_words.tolist() == [n - 1, -300]
     rows = tinytorch.arange(n * 2).reshape(n, 2)
     assert reduce_scatter(rows).tolist() == [n * 2 * rank, n * (2 * rank + 1)]
 
