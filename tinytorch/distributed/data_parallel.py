@@ -43,7 +43,8 @@ def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
     is the gradient of the mean over the whole batch.
 
     Args:
-        model: the same on all ranks.
+        model: the same on all ranks. What it trains must be the same in each backward, or less: a
+            gradient of a parameter that was frozen until now is an error.
         bucket_mb: gradients are sent in messages of about that many MB (10^6 bytes).
 
     Returns:
@@ -139,7 +140,10 @@ class DataParallel:
 
     def end(self, gradients: dict[Any, Tensor]) -> None:
         """Wait for all buckets, and put the means in place of this rank's gradients."""
-        if not self._sync or not self._known_to(gradients):
+        if not self._sync:
+            return
+        self._check_known(gradients)
+        if not any(id(leaf) in self._bucket_of for leaf in gradients):
             return
         for p in (p for bucket in self.buckets for p in bucket.params):
             if p.grad is not None and p not in gradients:  # of a backward under no_sync
@@ -160,8 +164,19 @@ class DataParallel:
         """
         self._is_torn = self._known > 0
 
-    def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
-        return any(id(leaf) in self._bucket_of for leaf in gradients)
+    def _check_known(self, gradients: dict[Any, Tensor]) -> None:
+        """Raise ProcessGroupError for a parameter that is in no bucket: each rank would go on with
+        its own gradient of it."""
+        others = {id(leaf) for leaf in gradients if id(leaf) not in self._bucket_of}
+        if not others:
+            return
+        for name, p in self.model.named_parameters():
+            if id(p) in others:
+                raise ProcessGroupError(
+                    f"{name} of the model has a gradient, but had none when data_parallel was "
+                    "called (it was frozen, or is another object now): remove() this handle and "
+                    "call data_parallel again"
+                )
 
     def _send_full(self, all_of_them: bool = False) -> None:
         """Send buckets in their order, which is the same on all ranks, until one is not full."""

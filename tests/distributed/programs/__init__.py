@@ -19,6 +19,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         averaging.ranks_train_as_one_process,
         averaging.buckets_leave_while_the_backward_runs,
         averaging.accumulation_without_messages,
+        averaging.parameters_that_were_not_trained_are_refused,
         averaging.parameters_that_some_ranks_do_not_use,
         averaging.gradients_are_views_that_no_later_backward_writes,
         averaging.what_a_failed_backward_has_sent_is_not_mixed_with_the_next,

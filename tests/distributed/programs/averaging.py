@@ -70,6 +70,25 @@ def accumulation_without_messages() -> None:
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), atol=1e-5)
 
 
+def parameters_that_were_not_trained_are_refused() -> None:
+    """Each rank would go on with its own gradient of them."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].weight.requires_grad = False
+    handle = data_parallel(model)
+    model(tinytorch.ones(1, 2)).sum().backward()
+    model[0].weight.requires_grad = True
+    step = model(tinytorch.ones(1, 2)).sum()
+    raises(ProcessGroupError, "0.weight of the model has a gradient, but had none", step.backward)
+    handle.remove()
+    handle = data_parallel(model)
+    model(tinytorch.full((1, 2), float(get_rank()))).sum().backward()
+    assert len({tuple(map(tuple, g)) for g in gather_objects(model[0].weight.grad.tolist())}) == 1
+    model[1] = nn.Linear(2, 2)
+    step = model(tinytorch.ones(1, 2)).sum()
+    raises(ProcessGroupError, "1.weight of the model has a gradient, but had none", step.backward)
+    handle.remove()
+
+
 def parameters_that_some_ranks_do_not_use() -> None:
     tinytorch.manual_seed(0)
     model = nn.ModuleList([nn.Linear(2, 1, bias=False) for _ in range(3)])
