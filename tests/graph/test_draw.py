@@ -20,13 +20,13 @@ TEXT = """
 DOT = """\
 digraph {
   node [shape=box, style=filled, fontname="monospace"];
-  x [label="x\\nfloat32[2]", fillcolor="#eeeeee"];
-  exp [label="exp\\nfloat32[2]", fillcolor="#cfe2f3"];
-  x -> exp;
-  neg [label="neg\\nfloat32[2]", fillcolor="#f9cb9c"];
-  exp -> neg;
-  output [label="output", fillcolor="#d9d2e9"];
-  neg -> output;
+  "x" [label="x\\nfloat32[2]", fillcolor="#eeeeee"];
+  "exp" [label="exp\\nfloat32[2]", fillcolor="#cfe2f3"];
+  "x" -> "exp";
+  "neg" [label="neg\\nfloat32[2]", fillcolor="#f9cb9c"];
+  "exp" -> "neg";
+  "output" [label="output", fillcolor="#d9d2e9"];
+  "neg" -> "output";
 }"""
 
 MERMAID = """\
@@ -94,3 +94,13 @@ def test_graphviz_takes_what_is_drawn(tmp_path):
     assert all(f"<title>{node.name}</title>" in picture for node in graph.nodes)
     draw(graph, tmp_path / "graph.png", {graph.output_node().prev: 1.0})
     assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_input_may_be_called_like_a_word_of_graphviz(tmp_path):
+    require_tool("dot")
+    words = ("node", "edge", "graph", "digraph", "subgraph", "strict")
+    lines = [f"%{word} : float32[2] = placeholder[{word}]" for word in words]
+    graph = parse_graph("\n".join([*lines, "%exp : float32[2] = exp(%node)", "return (%exp,)"]))
+    draw(graph, tmp_path / "graph.svg")
+    picture = (tmp_path / "graph.svg").read_text()
+    assert all(f"<title>{word}</title>" in picture for word in words)

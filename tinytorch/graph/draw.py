@@ -37,7 +37,7 @@ def _label(node: Node) -> list[str]:
 
 
 def to_dot(graph: Graph, seconds: Mapping[Node, float] | None = None) -> str:
-    """The graph in Graphviz's language.
+    """The graph in Graphviz's language. Names are quoted, as an input may be called `node`.
 
     Args:
         seconds: for each node its time, for example of `Profiler`; nodes are then coloured by it.
@@ -45,8 +45,9 @@ def to_dot(graph: Graph, seconds: Mapping[Node, float] | None = None) -> str:
     lines = ["digraph {", '  node [shape=box, style=filled, fontname="monospace"];']
     for node in graph.nodes:
         label = "\\n".join(line.replace('"', r"\"") for line in _label(node))
-        lines.append(f'  {node.name} [label="{label}", fillcolor="{node_color(node, seconds)}"];')
-        lines += [f"  {used.name} -> {node.name};" for used in node.all_input_nodes]
+        color = node_color(node, seconds)
+        lines.append(f'  "{node.name}" [label="{label}", fillcolor="{color}"];')
+        lines += [f'  "{used.name}" -> "{node.name}";' for used in node.all_input_nodes]
     return "\n".join([*lines, "}"])
 
 
