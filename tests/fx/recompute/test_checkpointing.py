@@ -183,6 +183,14 @@ def test_the_mode_of_a_layer_counts() -> None:
     assert made(numbers(5, 4)).equal(model(numbers(5, 4)))
 
 
+def test_a_part_that_is_kept_in_evaluation_mode_stays_so() -> None:
+    model = ConvNet().train()
+    model.norms[0].eval()
+    before = [part.training for part in model.modules()]
+    checkpoint(model, (numbers(2, 3, 8, 8),), 1.0, strategies=FAST)
+    assert [part.training for part in model.modules()] == before
+
+
 def test_an_input_and_a_buffer_of_one_name() -> None:
     model = nn.Linear(4, 4)
     model.register_buffer("0", torch.ones(4))

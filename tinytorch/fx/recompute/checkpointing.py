@@ -282,6 +282,6 @@ def checkpoint(
     """
     check_model(model, inputs)
     made = Checkpointed(model, budget, select, passes, strategies)
-    made.train(model.training)
+    made.training = model.training  # a part of the model may be otherwise
     made.compiled(inputs)
     return made
