@@ -183,6 +183,18 @@ def test_the_mode_of_a_layer_counts() -> None:
     assert made(numbers(5, 4)).equal(model(numbers(5, 4)))
 
 
+@pytest.mark.parametrize(("place", "layer"), [("1", nn.Tanh()), ("2", nn.Linear(4, 5))])
+def test_a_layer_that_is_exchanged_is_captured(place: str, layer: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    made = checkpoint(model, (numbers(5, 4),), 1.0, strategies=FAST)
+    setattr(model, place, layer)
+    found = made(numbers(5, 4))
+    assert found.equal(model(numbers(5, 4)))
+    found.sum().backward()
+    expected = torch.autograd.grad(model(numbers(5, 4)).sum(), list(model.parameters()))
+    assert all(p.grad.equal(g) for p, g in zip(model.parameters(), expected, strict=True))
+
+
 def test_a_part_that_is_kept_in_evaluation_mode_stays_so() -> None:
     model = ConvNet().train()
     model.norms[0].eval()

@@ -147,8 +147,9 @@ class Selected(nn.Module):
 class Checkpointed(nn.Module):
     """A model that trains within a memory budget; see `checkpoint`.
 
-    For each shape of batch, for training and evaluation mode and for autocast, it is captured once.
-    Where no gradients are asked for, the model itself runs.
+    For each shape of batch, for training and evaluation mode and for autocast, it is captured once;
+    and again where a layer is another one, or a parameter has another shape or dtype. Where no
+    gradients are asked for, the model itself runs.
 
     Attributes:
         model: what was checkpointed; parameters and buffers are its own.
@@ -204,9 +205,9 @@ class Checkpointed(nn.Module):
         leaves, spec = tree_flatten(batch)
         key = (
             spec,
-            tuple(module.training for module in self.model.modules()),
+            tuple((module, module.training) for module in self.model.modules()),
             tuple((x.shape, x.dtype, x.device, x.requires_grad) for x in leaves),
-            tuple(p.requires_grad for p in self.model.parameters()),
+            tuple((p.shape, p.dtype, p.requires_grad) for p in self.model.parameters()),
             present_autocast([*self.model.parameters(), *tensors_of(batch)]),
         )
         if key not in self._compiled:
