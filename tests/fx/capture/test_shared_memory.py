@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from tinytorch.fx.capture.joint import capture_joint
 from tinytorch.fx.capture.shared_memory import check_unshared
@@ -54,6 +55,16 @@ def test_gradients_refuse_a_parameter_that_no_module_has():
     """The gradient of its second use was lost."""
     with pytest.raises(CaptureError, match="_param_constant0 shares memory"):
         capture_joint(Tied(as_list), (torch.ones(2, 4),), squares)
+
+
+def test_layers_that_run_again_in_the_backward_say_what_to_turn_off():
+    class Rerun(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(super().forward, x, use_reentrant=False)
+
+    for refused in (capture_joint, lambda *given: capture_step(*given[:2], loss=given[2])):
+        with pytest.raises(CaptureError, match=r"turn off torch\.utils\.checkpoint"):
+            refused(Rerun(nn.Linear(4, 4), nn.Tanh()), (torch.ones(2, 4),), squares)
 
 
 def test_parts_of_one_memory_without_common_elements():

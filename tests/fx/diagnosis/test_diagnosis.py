@@ -122,6 +122,11 @@ def verdict(name: str, tracer: str) -> Any:
     return diagnose(awkward.make(), awkward.inputs, [tracer]).verdicts[tracer]
 
 
+def test_a_buffer_that_is_assigned_is_to_be_changed_in_place():
+    found = verdict("buffer_assigned", "make_fx")
+    assert found.status == "fails" and "change it in place" in found.reason.fix
+
+
 @pytest.mark.parametrize(
     ("name", "tracer", "what", "text", "line"),
     [

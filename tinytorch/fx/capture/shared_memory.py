@@ -14,6 +14,15 @@ from torch import Tensor
 
 from tinytorch.fx.capture.slots import CaptureError
 
+CONSTANT = "the constant "
+FIX = "use the parameter itself in both places, or a copy"
+FIX_CONSTANT = (
+    "read the parameter through its module only, not from a list or a closure; and turn off "
+    "torch.utils.checkpoint, which runs layers again after the call "
+    "(gradient_checkpointing_disable() in transformers): tinytorch.fx.checkpoint does that in the "
+    "graph"
+)
+
 
 def check_unshared(tensors: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> None:
     """Check that each element of a trained parameter belongs to no other tensor.
@@ -48,7 +57,7 @@ def check_unshared(tensors: Mapping[str, Tensor], trained: Mapping[str, Tensor])
                 others = ", ".join(other for other in group if other != name)
                 raise CaptureError(
                     f"{name} shares memory with {others}: its new values would not be seen there; "
-                    "use the parameter itself in both places, or a copy"
+                    f"{FIX_CONSTANT if name.startswith(CONSTANT) else FIX}"
                 )
             if name in trained:
                 elements.fill_(True)
@@ -58,7 +67,7 @@ def held_tensors(module: torch.fx.GraphModule) -> dict[str, Tensor]:
     """The tensors that a captured graph has as constants."""
     names = {str(node.target) for node in module.graph.find_nodes(op="get_attr")}
     found = {name: getattr(module, name, None) for name in names}
-    return {f"the constant {n}": x for n, x in found.items() if isinstance(x, Tensor)}
+    return {f"{CONSTANT}{n}": x for n, x in found.items() if isinstance(x, Tensor)}
 
 
 def check_no_hooks(trained: Mapping[str, Tensor]) -> None:

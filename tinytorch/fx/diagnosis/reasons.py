@@ -97,7 +97,7 @@ PATTERNS: list[tuple[str, str, str]] = [
      "write it with torch functions"),
     (r"LeakedError|fake tensor.*kept|non-Fake|real Tensors|FakeTensorMode",
      "the model keeps tensors from one call to the next, and the graph keeps those of the trace",
-     "keep them in a buffer (register_buffer), or pass them in and out"),
+     "keep them in a buffer (register_buffer) and change it in place, or pass them in and out"),
     (r"nonzero|dynamic_output_shape|DynamicOutputShape|unbacked",
      "the shape of a result depends on values (nonzero, a boolean mask as index)",
      "keep the shape fixed: torch.where, or multiply by the mask"),
