@@ -251,4 +251,4 @@ def test_what_does_not_fit(model: Small) -> None:
         step.accumulate(state, batch)
     halves = {name: x.half() for name, x in batch.items()}
     with pytest.raises(CaptureError, match=r"gradient of 'first.weight' is float16"):
-        capture_step(model.half(), halves, "sgd", loss=loss, scaler=torch.amp.GradScaler("cpu"))
+        capture_step(model.half(), halves, "adamw", loss=loss, scaler=torch.amp.GradScaler("cpu"))

@@ -342,3 +342,33 @@ def test_a_layer_with_two_names() -> None:
         model, batches, lambda m, b: m(*b), step,
         lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sgd_updates_all_of_a_parameter_in_half_precision_or_is_refused(dtype: torch.dtype) -> None:
+    """PyTorch's kernel for the CPU leaves what fills vector registers as it was."""
+    model, batch = nn.Linear(8, 8, dtype=dtype), (torch.ones(2, 8, dtype=dtype),)
+    try:
+        step = capture_step(model, batch, "sgd", loss=lambda m, b: m(*b).sum(), lr=1.0)
+    except CaptureError as error:
+        assert f"leaves most elements of {dtype} parameters on cpu" in str(error)
+        return
+    _, state = step.run(step.state_of(model), batch)
+    assert state["parameter"]["weight"].equal(model.weight - 2)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_parameter_without_elements(kind: str) -> None:
+    class Extended(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(3, 3)
+            self.more = nn.Parameter(torch.zeros(0, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([super().forward(x), self.more]).sum()
+
+    model = Extended()
+    step = capture_step(model, (torch.ones(2, 3),), kind)
+    _, state = step.run(step.state_of(model), (torch.ones(2, 3),))
+    assert state["parameter"]["more"].shape == (0, 3)
+    assert not state["parameter"]["weight"].equal(model.weight)

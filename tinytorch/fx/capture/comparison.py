@@ -28,7 +28,7 @@ def first_difference(found: Mapping[Slot, Any], expected: Mapping[Slot, Any]) ->
         moment = expected.get(Slot(STATE, f"exp_avg.{slot.name}"))
         if slot.role == PARAMETER and moment is not None and other.shape == value.shape:
             size = moment.abs()
-            other = torch.where(size > NOISE * size.max(), other, value)
+            other = torch.where(size > NOISE * size.amax(), other, value) if size.numel() else other
         why = difference(other, value, scales[slot.role])
         if why is not None:
             return f"{slot} {why}"

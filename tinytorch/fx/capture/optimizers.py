@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ class OptimizerRule:
         """The rule of an optimizer: a name with options, or an instance with its own.
 
         Raises:
-            CaptureError: an optimizer or a setting for which there is no functional kernel.
+            CaptureError: an optimizer, a setting or a dtype for which there is no functional
+                kernel.
         """
         if isinstance(optimizer, str):
             if optimizer not in OPTIMIZERS:
@@ -85,6 +87,8 @@ class OptimizerRule:
                 raise CaptureError(
                     f"the optimizer has parameters that are not the model's, of shapes {foreign}"
                 )
+            if rule.kind == "sgd":
+                _check_kernel(group["params"])
             rule.groups.append(Group([names[id(p)] for p in group["params"]], settings))
         return rule
 
@@ -160,6 +164,28 @@ def setting(value: float | Tensor, device: torch.device) -> Tensor:
     as Python has it and the fused kernels read it."""
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(float(value), dtype=dtype, device=device)
+
+
+def _check_kernel(parameters: Sequence[Tensor]) -> None:
+    """Raises CaptureError for dtypes of which the fused SGD of this PyTorch updates a part only."""
+    for p in parameters:
+        if p.requires_grad and not _is_updated_whole(p.dtype, p.device):
+            raise CaptureError(
+                f"the fused SGD of this PyTorch leaves most elements of {p.dtype} parameters on "
+                f"{p.device} as they are: keep them in float32 and compute under torch.autocast, "
+                "or use adamw"
+            )
+
+
+@cache
+def _is_updated_whole(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether the kernel of SGD takes 1 from every 1 of a tensor that fills vector registers."""
+    ones = torch.ones(64, dtype=dtype, device=device)
+    new, *_ = aten._fused_sgd.tensor_lr(
+        [ones], [ones], [], lr=setting(1.0, device), momentum=0.0, dampening=0.0, weight_decay=0.0,
+        nesterov=False, maximize=False, is_first_step=False,
+    )  # fmt: skip
+    return not new[0].any()
 
 
 def _check(kind: str, settings: dict[str, Any]) -> None:
