@@ -39,6 +39,9 @@ def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
             loss(model(x), y).backward()  # averages while it runs
             optimizer.step()
 
+    Buffers are not sent again: the running statistics of a BatchNorm become those of the rank's
+    own part, unless `convert_sync_batch_norm` has made them those of all.
+
     As the loss is the mean over a part, and the parts have the same size, the mean of the gradients
     is the gradient of the mean over the whole batch.
 
