@@ -54,6 +54,8 @@ def test_normalize(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.mean((0, 2, 3)), 0, atol=1e-5)
     np.testing.assert_allclose(result.std((0, 2, 3)), 1, atol=1e-5)
     np.testing.assert_array_equal(Normalize(0.5, 2.0)(images, rng), (images - 0.5) / 2)
+    with pytest.raises(DTypeError, match="takes floats, got uint8"):
+        Normalize(0.5, 2.0)(images.astype(np.uint8), rng)
 
 
 @given(st.integers(0, 3), st.integers(1, 5), st.integers(1, 5), st.integers(0, 2), st.data())

@@ -83,10 +83,11 @@ class Normalize:
         `self.mean` and `self.std` are arrays of one value, or of one for each channel.
 
         Raises:
-            ShapeError: there are neither one nor C means, or the images have another number of
-                dimensions (`_image_shape(images)` gives N, C, H, W, or raises).
+            ShapeError: there are neither one nor C means.
+            ShapeError, DTypeError: the images have another number of dimensions, or are integers
+                (`_float_image_shape(images)` gives N, C, H, W, or raises).
         """
-        _, channels, _, _ = _image_shape(images)
+        _, channels, _, _ = _float_image_shape(images)
         if len(self.mean) not in (1, channels):
             raise ShapeError(f"Normalize has {len(self.mean)} means for images {images.shape}")
         mean, std = (v.astype(images.dtype)[:, None, None] for v in (self.mean, self.std))
@@ -176,6 +177,12 @@ def _image_shape(images: Array) -> tuple[int, int, int, int]:
         raise ShapeError(f"transforms take image batches (N, C, H, W), got shape {images.shape}")
     count, channels, height, width = images.shape
     return count, channels, height, width
+
+
+def _float_image_shape(images: Array) -> tuple[int, int, int, int]:
+    if images.dtype.kind != "f":  # in integers a mean would lose its fraction
+        raise DTypeError(f"Normalize takes floats, got {images.dtype}: see to_tensor")
+    return _image_shape(images)
 
 
 def _spare(images: Array, size: tuple[int, int]) -> tuple[int, int]:
