@@ -38,6 +38,12 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     return quiet
 
 
+def _clip(a: Any, low: Any, high: Any) -> Any:
+    if isinstance(a, np.ndarray) and a.dtype.kind in "iu" and type(low) is type(high) is int:
+        return a.clip(low, high)  # one pass; of floats it takes another one of two zeros
+    return np.minimum(high, np.maximum(low, a))
+
+
 def _sign(a: Array) -> Array:
     if a.dtype.kind != "f":
         return np.sign(a)
@@ -134,7 +140,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "logical_or": np.logical_or,
     "relu_backward": _relu_backward,
     "where": _where,
-    "clip": lambda a, low, high: np.minimum(high, np.maximum(low, a)),
+    "clip": _clip,
 }
 
 # Of these NumPy never warns, so nothing is between the kernel and dispatch.

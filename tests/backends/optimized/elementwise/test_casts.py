@@ -49,11 +49,25 @@ def test_float32_is_rounded_to_the_nearest_float16_and_ties_to_even() -> None:
     assert_same(converted(x, "half"), expected)
 
 
+def test_float64_is_rounded_once() -> None:
+    exact = around_ties().astype(np.float64)
+    x = np.concatenate([exact, *(np.nextafter(exact, end) for end in (-np.inf, np.inf))])
+    x = np.concatenate([x, [1e-320, -5e-324, 1e-46, 1e300, -1e300, 1.5e-45]])
+    rng = np.random.default_rng(0)
+    x = np.concatenate([x, rng.integers(0, 2**63, 100_000).view(np.float64), rng.normal(size=9999)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = x.astype(np.float16)
+        twice = x.astype(np.float32).astype(np.float16)
+    assert_same(converted(x, "half"), expected)
+    assert (twice != expected)[~np.isnan(expected)].any()  # by way of float32 some are others
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (7, 300)])
 def test_any_shape_and_order(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     for each in (x, x.T, x[..., ::2] if shape else x):
-        assert_same(converted(each, "half"), each.astype(np.float16))
+        for x in (each, each.astype(np.float64)):
+            assert_same(converted(x, "half"), x.astype(np.float16))
 
 
 def test_the_processor_that_runs_this_converts_them() -> None:
