@@ -45,14 +45,21 @@ class Pipeline:
         """Add to `.grad` of the stage the gradient of the mean loss over the micro-batches.
 
         Args:
-            inputs: the micro-batches; the ranks after the first read only how many there are.
+            inputs: the micro-batches, of one shape; the ranks after the first read only how many
+                there are.
             loss: of an output and the number of its micro-batch, 0-d; called on the last rank.
 
         Returns:
             The mean loss, on the last rank; None on the others.
+
+        Raises:
+            ProcessGroupError: there is no micro-batch, or they have several shapes.
         """
         if not inputs:
             raise ProcessGroupError("a pipeline needs at least one micro-batch")
+        shapes = sorted({x.shape for x in inputs})
+        if self.first and len(shapes) > 1:  # the next rank would wait for one of `input_shape`
+            raise ProcessGroupError(f"micro-batches of a pipeline have one shape, not {shapes}")
         pairs = [self._forward(x) for x in inputs]
         losses = []
         for i, (x, y) in enumerate(pairs):

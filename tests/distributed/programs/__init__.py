@@ -42,6 +42,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         sharing.ring,
         sharing.tensor_parallel,
         sharing.pipeline,
+        sharing.micro_batches_of_a_pipeline_have_one_shape,
         sharing.gradients_of_a_pipeline_have_the_dtype_of_its_outputs,
     )
 }

@@ -203,6 +203,13 @@ def pipeline() -> None:
         np.testing.assert_allclose(g, p.grad.numpy(), atol=1e-6)
 
 
+def micro_batches_of_a_pipeline_have_one_shape() -> None:
+    if get_rank() == 0:
+        run = Pipeline(nn.Linear(2, 2), (3, 2))
+        xs = [tinytorch.ones(3, 2), tinytorch.ones(1, 2)]
+        raises(ProcessGroupError, "(1, 2), (3, 2)", lambda: run.backward(xs, lambda y, _: y.sum()))
+
+
 def gradients_of_a_pipeline_have_the_dtype_of_its_outputs() -> None:
     stage = nn.Linear(2, 2).double()
     options = {} if get_rank() == 0 else {"dtype": tinytorch.float64}  # of what it receives
