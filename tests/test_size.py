@@ -246,6 +246,16 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              compiled by name (tito 29); cells that must stay while there are
 #                              submissions (course 23); what a worker printed, an entry's own `dot`
 #                              (compete 31); the loop of what cannot be compiled (backends 26).
+#                              Results past the caches, float64 as float16 (kernels 55, jit 8);
+#                              copies that NumPy makes faster are known (jit 13; backends 4:
+#                              integers are clipped in one pass). Functions of PyTorch that
+#                              from_torch refused (fx 40); buffers that a model assigns, layers,
+#                              weights and modes that are others than in the capture, half precision
+#                              that PyTorch does not update (fx 119). Parameters that a rank would
+#                              train alone, every dtype in every collective (distributed 17);
+#                              folders that are missing are said before the work (tito 7); a
+#                              loader's seed at its first epoch, no mean of integers (data 11);
+#                              special tokens that a file cannot tell apart (text 3).
 BUDGETS = {
     "tinytorch": 9_289,
     "tinytorch/replay": 1_721,
@@ -254,22 +264,22 @@ BUDGETS = {
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
     "tinytorch/distributions": 640,
-    "tinytorch/text": 1_872,
+    "tinytorch/text": 1_875,
     "tinytorch/compression": 1_460,
-    "tinytorch/data": 1_024,
-    "tinytorch/distributed": 1_235,
+    "tinytorch/data": 1_035,
+    "tinytorch/distributed": 1_252,
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_887,
-    "tinytorch/backends/optimized": 12_193,
-    "tinytorch/jit": 2_264,
+    "tinytorch/backends": 2_891,
+    "tinytorch/backends/optimized": 12_248,
+    "tinytorch/jit": 2_285,
     "tinytorch/graph": 4_550,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
-    "tinytorch/fx": 13_434,
-    "tito": 8_254,
+    "tinytorch/fx": 13_593,
+    "tito": 8_261,
     "tito/course": 5_603,
     "tito/ladder": 715,
     "tito/compete": 2_218,

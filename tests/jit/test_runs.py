@@ -20,7 +20,7 @@ DTYPES = [np.bool_, np.uint8, np.int16, np.float16, np.float32, np.int64, np.flo
 @pytest.fixture(autouse=True, scope="module")
 def every_copy_by_rows():
     """Also a few rows, which NumPy would copy; and in small blocks."""
-    with patch.multiple(runs, FEW=1, FEWEST=1, NEAR=64, SHORT=8, APART=1000):
+    with patch.multiple(runs, FEW=1, FEWEST=1, NEAR=64, SHORT=8, FEW_NUMBERS=1000):
         runs._plan.cache_clear()
         yield
     runs._plan.cache_clear()
@@ -137,7 +137,7 @@ def test_what_broadcasts_or_is_cast():
 
 @pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
 def test_numpy_copies_what_it_copies_as_fast():
-    with patch.multiple(runs, FEW=128, FEWEST=4096, SHORT=16, NEAR=2**14, APART=5):
+    with patch.multiple(runs, FEW=128, FEWEST=4096, SHORT=16, NEAR=2**14, FEW_NUMBERS=5):
         runs._plan.cache_clear()
         for shape, is_ours in [
             ((4096, 3), True),

@@ -34,10 +34,10 @@ FEWEST = 32 * FEW  # numbers: an array of less has seldom so many rows
 LONG = 2048  # bytes of a row, which take ten times as long as the start
 SHORT = 16  # rounds of a loop of single numbers, which take as long as its start
 TURNED = 16  # bytes, of which one instruction reverses the numbers
-APART = 5  # numbers too far from the next ones for that: one by one they take as long as a start
+NEAR = 2**14  # bytes of target, and as many of source, that the smallest cache holds
+FEW_NUMBERS = 5  # which take as long as a start, one by one and each far from the next
 STORES = 64  # that wait for their lines at the same time
 STORED = 4096  # bytes that they hold
-NEAR = 2**14  # bytes of target, and as many of source, that the smallest cache holds
 
 Dim = tuple[int, int, int]  # a length, a stride, a stride of the target
 
@@ -237,7 +237,7 @@ def _walk(
     long = [i for i, n in enumerate(lengths) if n >= 2 * SHORT]
     along = long[-1] if long else lengths.index(max(lengths))
     inside = size * math.prod(lengths[along + 1 :])
-    if NEAR // inside < SHORT and math.prod(lengths) > APART * starts:
+    if NEAR // inside < SHORT and math.prod(lengths) > FEW_NUMBERS * starts:
         return None
     block = max(NEAR // inside, SHORT) if inside > size else lengths[along]
     rows, across = dims.pop(along), dims.pop()
