@@ -281,6 +281,7 @@ def test_a_state_that_does_not_fit_changes_nothing(change: dict[str, int], text:
     [
         ({"batch_size": 0}, "batch_size must be at least 1, and an integer, got 0"),
         ({"batch_size": 2, "prefetch": -1}, "prefetch must be at least 0, got -1"),
+        ({"num_workers": -1}, "num_workers must be at least 0, got -1"),
         ({"batch_size": 6, "drop_last": True}, "the dataset has 5 samples, batch_size is 6"),
     ],
 )

@@ -129,8 +129,9 @@ class DataLoader:
             )
         if size is not None:
             check_count("batch_size", size)
-        if self.prefetch < 0:
-            raise ValueError(f"prefetch must be at least 0, got {self.prefetch}")
+        for name, number in (("prefetch", self.prefetch), ("num_workers", num_workers)):
+            if number < 0:
+                raise ValueError(f"{name} must be at least 0, got {number}")
         if self.drop_last and size is None:
             raise ValueError("drop_last without batches: batch_size is None")
         if self.drop_last and size and not given and samples is not None and samples < size:
