@@ -11,7 +11,7 @@ from numba import types
 
 from tinytorch.jit import llvm
 from tinytorch.jit.cpu import AVX2, AVX512, host_vector_unit
-from tinytorch.jit.library import kernel
+from tinytorch.jit.library import JIT, kernel
 from tinytorch.jit.llvm import VectorEmitter, address, memory, vector_intrinsic
 
 REALS = (np.float32, np.float64)
@@ -111,3 +111,19 @@ def test_a_vector_past_the_caches_is_stored_whole_and_aligned():
     (line,) = [s for s in text_of_store(False, past_caches=True).splitlines() if "store " in s]
     assert "!nontemporal" in line and "align 32" in line
     assert "nontemporal" not in text_of_store(False)
+
+
+@kernel
+def fenced(x, is_needed):  # type: ignore[no-untyped-def]
+    """A store and, perhaps, a fence behind it."""
+    x[0] = 1
+    llvm.fence(x.dtype.type, is_needed)
+
+
+@pytest.mark.parametrize("is_needed", [0, 1])
+def test_a_fence_waits_and_does_nothing_else(is_needed):
+    x = np.zeros(2, np.float32)
+    fenced(x, is_needed)
+    assert x.tolist() == [1, 0]
+    if JIT:
+        assert "fence seq_cst" in "".join(fenced.inspect_llvm().values())

@@ -111,6 +111,8 @@ def streamed_from() -> int:
     """Bytes of a result that had better go past the caches (`jit.llvm.VectorEmitter.stream`).
 
     With an input of its size it fills the last cache. What reads it next finds none of it there
-    then; of half as much it would, and takes longer than the kernel gains.
+    then; of half as much it would, and takes longer than the kernel gains. Never where the system
+    tells of no cache that cores share.
     """
-    return all_caches()[-1].size // 2
+    shared = all_caches()[2:]
+    return shared[-1].size // 2 if shared else sys.maxsize

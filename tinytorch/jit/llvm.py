@@ -453,3 +453,15 @@ class VectorEmitter:
             emit()
             build.branch(end)
         build.position_at_end(end)
+
+
+def _fence_twin(dtype: Any, is_needed: int) -> None:
+    """NumPy's stores are seen in their order."""
+
+
+@vector_intrinsic(_fence_twin)
+def fence(e: VectorEmitter, is_needed: Value) -> None:
+    """Wait, if `is_needed` is not 0, until what went past the caches (`VectorEmitter.stream`) is
+    where other threads see it: what this one stores afterwards may be seen before it."""
+    with e.builder.if_then(e.builder.icmp_signed("!=", is_needed, i64(0))):
+        e.builder.fence("seq_cst")

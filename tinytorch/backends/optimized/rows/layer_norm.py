@@ -23,7 +23,7 @@ from tinytorch.jit import buffers
 from tinytorch.jit.caches import streamed_from
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
-from tinytorch.jit.llvm import address
+from tinytorch.jit.llvm import address, fence
 from tinytorch.jit.parallel import shared
 
 STREAMED_FROM = streamed_from()
@@ -37,6 +37,7 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
     for _ in range(x.shape[0]):
         normalise(real, row, x.shape[1], address(w), address(b), real(eps), streamed, to)
         row, to = row + step, to + step
+    fence(real, streamed)
 
 
 @kernel
@@ -47,6 +48,7 @@ def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     for _ in range(x.shape[0]):
         differentiate(real, upper, row, x.shape[1], address(w), real(eps), 0, streamed, to, 0, 0)
         upper, row, to = upper + step, row + step, to + step
+    fence(real, streamed)
 
 
 @kernel
@@ -79,6 +81,7 @@ def gradients(
         for j in range(dw.size):
             dw[j] += dw_part[j]
             db[j] += db_part[j]
+    fence(real, streamed)
 
 
 @kernel
