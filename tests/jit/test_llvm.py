@@ -54,7 +54,7 @@ def _first_twin(dtype: Any, source: int, target: int, stride: int, n: int) -> No
     item = np.dtype(dtype).itemsize
     lanes = host_vector_unit().register_bytes // item
     rows = memory(dtype, target, (3, lanes), (stride, item))
-    rows[:, :n] = memory(dtype, source, (3, lanes))[:, :n]
+    rows[:, :n] = memory(dtype, source, (3, lanes), (lanes * item, item))[:, :n]
 
 
 def _emit_first(e: VectorEmitter, source: Any, target: Any, stride: Any, n: Any) -> None:
