@@ -42,7 +42,8 @@ class Milestone:
 
     Args:
         title: what is shown at the start.
-        usual_seconds: about how long it takes, for the person who waits; no verdict rests on it.
+        usual_seconds: about how long it takes once its kernels are compiled, for the person who
+            waits; no verdict rests on it.
         backend: where it runs unless the command line says otherwise.
         flags: more that the command line takes, each with its help; `options` has what it says.
     """
@@ -73,7 +74,10 @@ class Milestone:
         self.first_epoch = options.first_epoch
         self.gates: list[Gate] = []
         self._start = time.perf_counter()
-        self.say(f"{title}\nbackend {self.backend}; usually about {usual_seconds:g} s\n")
+        self.say(
+            f"{title}\nbackend {self.backend}; usually about {usual_seconds:g} s, longer the first "
+            "time if it compiles kernels\n"
+        )
 
     def say(self, text: str = "") -> None:
         """Show a line to the person who waits."""
