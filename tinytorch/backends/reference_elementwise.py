@@ -38,12 +38,6 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     return quiet
 
 
-def _clip(a: Any, low: Any, high: Any) -> Any:
-    if isinstance(a, np.ndarray) and a.dtype.kind in "iu" and type(low) is type(high) is int:
-        return a.clip(low, high)  # one pass; of floats it takes another one of two zeros
-    return np.minimum(high, np.maximum(low, a))
-
-
 def _sign(a: Array) -> Array:
     if a.dtype.kind != "f":
         return np.sign(a)
@@ -68,6 +62,13 @@ def power(a: Any, b: Any) -> Any:
     except ValueError:
         powers = np.power(a, np.where(b < 0, b & 1, b))
         return powers * ((b >= 0) | (np.abs(a) == 1))
+
+
+def clip(a: Any, low: Any, high: Any, out: Array | None = None) -> Any:
+    """minimum(high, maximum(low, a)), in `out` if that is given."""
+    if isinstance(a, np.ndarray) and a.dtype.kind in "iu" and type(low) is type(high) is int:
+        return a.clip(low, high, out)  # one pass; of floats it takes another one of two zeros
+    return np.minimum(high, np.maximum(low, a), out=out)
 
 
 def negative(a: Array, out: Array) -> None:
@@ -140,7 +141,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "logical_or": np.logical_or,
     "relu_backward": _relu_backward,
     "where": _where,
-    "clip": _clip,
+    "clip": clip,
 }
 
 # Of these NumPy never warns, so nothing is between the kernel and dispatch.

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinytorch.backends import reference_special
 from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
-from tinytorch.backends.reference_elementwise import negative, power
+from tinytorch.backends.reference_elementwise import clip, negative, power
 from tinytorch.backends.reference_movement import fill_array
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
@@ -50,10 +50,6 @@ def _relu_backward(g: Any, y: Any, out: Array) -> None:
     stopped = np.less_equal(y, 0)  # before anything is written, since y may be in out
     np.copyto(out, g)
     np.copyto(out, 0, where=stopped)
-
-
-def _clip(a: Any, low: Any, high: Any, out: Array) -> None:
-    np.minimum(high, np.maximum(low, a), out=out)
 
 
 def _round(a: Array, out: Array) -> None:
@@ -115,7 +111,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sigmoid": reference_special.sigmoid.into,
     "erf": reference_special.erf.into,
     "relu_backward": _relu_backward,
-    "clip": _clip,
+    "clip": clip,
     "round": _round,
     "sum": _reduction(np.add.reduce),
     "amax": _reduction(np.maximum.reduce),
