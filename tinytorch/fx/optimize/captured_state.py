@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from weakref import ref
 
 from torch import Tensor, nn
@@ -31,16 +32,13 @@ class ModelParts:
             module = reference()
             if module is None:
                 continue
-            now = module.__dict__[kind]
-            if len(now) == len(parts):
-                for part, name in zip(parts, now, strict=True):
-                    if now[name] is not part():
-                        break
-                else:
-                    continue
-                what = f"has another {name!r}"
-            else:
-                what = "has more or fewer layers, parameters or buffers"
+            now, then = module.__dict__[kind], [part() for part in parts]
+            if len(now) == len(then) and all(map(is_, now.values(), then)):
+                continue
+            what = "has more or fewer layers, parameters or buffers"
+            if len(now) == len(then):
+                pairs = zip(now, then, strict=True)
+                what = f"has another {next(name for name, old in pairs if now[name] is not old)!r}"
             raise OptimizedModuleError(
                 f"a {type(module).__name__} of the model {what} than when this module was made of "
                 "it (an assignment, load_state_dict(assign=True), to(dtype), ...), and the graph "
