@@ -29,10 +29,16 @@ from tinytorch.jit.parallel import shared
 STREAMED_FROM = streamed_from()
 
 
+@kernel(force_inline=True)
+def _is_streamed(out: Array) -> int:
+    """Whether the emitted rows of a result go past the caches."""
+    return int(out.size * out.itemsize >= STREAMED_FROM)
+
+
 @kernel
 def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
     real, step = x.dtype.type, x.shape[1] * x.itemsize
-    streamed = int(out.size * out.itemsize >= STREAMED_FROM)
+    streamed = _is_streamed(out)
     row, to = address(x), address(out)
     for _ in range(x.shape[0]):
         normalise(real, row, x.shape[1], address(w), address(b), real(eps), streamed, to)
@@ -43,7 +49,7 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     real, step = x.dtype.type, x.shape[1] * x.itemsize
-    streamed = int(dx.size * dx.itemsize >= STREAMED_FROM)
+    streamed = _is_streamed(dx)
     upper, row, to = address(g), address(x), address(dx)
     for _ in range(x.shape[0]):
         differentiate(real, upper, row, x.shape[1], address(w), real(eps), 0, streamed, to, 0, 0)
@@ -64,7 +70,7 @@ def gradients(
         dw, db: (d,).
     """
     real, step = x.dtype.type, x.shape[1] * x.itemsize
-    streamed = int(dx.size * dx.itemsize >= STREAMED_FROM)
+    streamed = _is_streamed(dx)
     upper, row, to = address(g), address(x), address(dx)
     parts = np.empty((2, x.shape[1]), x.dtype)
     dw_part, db_part = parts[0], parts[1]
