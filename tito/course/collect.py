@@ -39,6 +39,7 @@ COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "i
 BY_THE_WAY = "a system or a platform left it behind"
 EXTENDED_TIME = 0x5455  # Info-ZIP, "proginfo/extrafld.txt": seconds since 1970 in UTC
 OLDER, PASSED_OVER = "older", "passed over"
+A_NEWER_ONE = "a newer one is there"
 TAKEN = COLLECTED, UPDATED, UNCHANGED
 COUNTED = *TAKEN, IGNORED, OLDER
 
@@ -139,13 +140,13 @@ def _taken(
         if other is not None:
             before = other if newest[key] is one else one
             older.append((key, before))
-            results.append(Collected(before[1].path, student, OLDER, "a newer one is there"))
+            results.append(Collected(before[1].path, student, OLDER, A_NEWER_ONE))
     keep = partial(attempts.keep, course, engine, assignment)
     for (student, name), (_, file) in sorted(older, key=lambda each: each[1][0]):
         with suppress(DamagedError):  # of two attempts the newer one counts, and that is read below
             keep(student, name, file.read(), file.time)
     results += [
-        _store(course, assignment, student, name, file, keep)
+        _store(course, engine, assignment, student, name, file)
         for (student, name), (_, file) in sorted(newest.items(), key=lambda item: item[0])
     ]
     names = " or ".join(f"{name}.ipynb" for name in notebooks)
@@ -198,7 +199,7 @@ def _check(found: Destination, file: File) -> None:
 
 
 def _store(
-    course: Course, assignment: str, student: str, name: str, file: File, keep: Callable[..., int]
+    course: Course, engine: Engine, assignment: str, student: str, name: str, file: File
 ) -> Collected:
     try:
         content = file.read()
@@ -207,9 +208,14 @@ def _store(
     folder = course.folder("submitted", student, assignment)
     target = folder / name
     before = target.read_bytes() if target.is_file() else None
-    if before is not None and before != content:  # put here by hand, perhaps, and never graded
-        keep(student, name, before, attempts.handed_in(folder, target))
-    keep(student, name, content, file.time)
+    keep = partial(attempts.keep, course, engine, assignment, student, name)
+    if before is not None and before != content:
+        # put here by hand, perhaps, and never graded
+        keep(before, attempts.handed_in(folder, target))
+        if attempts.is_before(engine, assignment, student, name, file.time, before):
+            keep(content, file.time)
+            return Collected(file.path, student, OLDER, A_NEWER_ONE)
+    keep(content, file.time)
     if before != content:
         write_whole(target, content)
     if name.endswith(".ipynb") and (before != content or _is_without_time(target)):

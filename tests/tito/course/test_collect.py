@@ -91,6 +91,25 @@ def test_again_only_what_is_new(course: Course, tmp_path: Path) -> None:
     assert taken(course, box) == {"ada.ipynb": UPDATED}
 
 
+def test_an_older_archive_replaces_nothing(course: Course, tmp_path: Path) -> None:
+    """It is kept as an attempt; so is it, once, when it is collected again."""
+    new, old = tmp_path / "new", tmp_path / "old"
+    put(new, "ada.ipynb", "2", time=1_700_000_100)
+    put(old, "ada.ipynb", "1", time=1_700_000_000)
+    assert taken(course, new) == {"ada.ipynb": COLLECTED}
+    for _ in range(2):
+        assert taken(course, old) == {"ada.ipynb": OLDER}
+        handed_in = course.folder("submitted", "ada", ASSIGNMENT) / NOTEBOOK
+        assert handed_in.read_text() == "2"
+        assert handed_in.with_name(collecting.TIMESTAMP).read_text() == "2023-11-14 22:15:00 UTC\n"
+        with database(course) as engine, engine.connect() as connection:
+            rows = connection.execute(select(ATTEMPT.c.number, ATTEMPT.c.submitted)).all()
+        assert sorted(rows) == [(1, "2023-11-14T22:15:00+00:00"), (2, "2023-11-14T22:13:20+00:00")]
+    put(old, "ada.ipynb", "1", time=1_700_000_200)  # the student went back to it
+    assert taken(course, old) == {"ada.ipynb": UPDATED}
+    assert handed_in.read_text() == "1"
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_killed_between_a_notebook_and_its_time(
     course: Course, tmp_path: Path, first: bool
@@ -248,11 +267,12 @@ def test_times_in_an_archive_are_in_the_zone_that_is_given(course: Course, tmp_p
     collect(course, ASSIGNMENT, archive, zone=timezone(timedelta(hours=2)))
     stamp = course.root / "submitted" / "ada" / ASSIGNMENT / "timestamp.txt"
     assert stamp.read_text() == "2024-01-02 01:04:06 UTC\n"
-    exact = zipfile.ZipInfo("ada.ipynb", (2024, 1, 2, 3, 4, 6))
+    exact = zipfile.ZipInfo("bob.ipynb", (2024, 1, 2, 3, 4, 6))
     exact.extra = struct.pack("<HHBi", 0x5455, 5, 1, 1_700_000_000)
     with zipfile.ZipFile(tmp_path / "exact.zip", "w") as one:
         one.writestr(exact, "2")
     collect(course, ASSIGNMENT, tmp_path / "exact.zip", zone=timezone(timedelta(hours=2)))
+    stamp = course.root / "submitted" / "bob" / ASSIGNMENT / "timestamp.txt"
     assert stamp.read_text() == "2023-11-14 22:13:20 UTC\n"
 
 

@@ -80,15 +80,8 @@ def keep(
     The same content is the same attempt if it is the newest one, or has the same time.
     """
     digest = digest_of(content)
-    mine = (
-        (ATTEMPT.c.assignment == assignment)
-        & (ATTEMPT.c.student == student)
-        & (ATTEMPT.c.file == file)
-    )
-    query = select(ATTEMPT).where(mine).order_by(ATTEMPT.c.number)
     for _ in range(TRIES):
-        with engine.connect() as connection:
-            known: list[Any] = list(connection.execute(query).mappings())
+        known = _known(engine, assignment, student, file)
         same = [r for r in known if r["digest"] == digest]
         found = [r for r in same if r is known[-1] or r["submitted"] == stamp(submitted)]
         number = int(found[-1]["number"] if found else known[-1]["number"] + 1 if known else 1)
@@ -113,6 +106,26 @@ def keep(
             continue  # somebody else had this number first
         return number
     raise OSError(f"an attempt of {student} for {assignment} could not be numbered: run this again")
+
+
+def _known(engine: Engine, assignment: str, student: str, file: str) -> list[Any]:
+    """The rows of a file of a student, by number."""
+    mine = (
+        (ATTEMPT.c.assignment == assignment)
+        & (ATTEMPT.c.student == student)
+        & (ATTEMPT.c.file == file)
+    )
+    with engine.connect() as connection:
+        query = select(ATTEMPT).where(mine).order_by(ATTEMPT.c.number)
+        return list(connection.execute(query).mappings())
+
+
+def is_before(
+    engine: Engine, assignment: str, student: str, file: str, time: datetime, content: bytes
+) -> bool:
+    """Whether a time is before that of an attempt with this content."""
+    known, digest = _known(engine, assignment, student, file), digest_of(content)
+    return any(row["digest"] == digest and stamp(time) < row["submitted"] for row in known)
 
 
 def _path(
