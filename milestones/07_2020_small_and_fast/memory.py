@@ -3,14 +3,14 @@
 As the operating system counts it: resident memory. Nothing is computed with the model.
 """
 
+import argparse
 import gc
 import os
-import sys
 from pathlib import Path
 
 import tinytorch
 from tinytorch import nn
-from tinytorch.compression import quantize_
+from tinytorch.compression import SCHEMES, quantize_
 
 WIDTH, LAYERS = 2048, 6
 
@@ -31,7 +31,9 @@ def network(width: int, scheme: str) -> nn.Module:
 
 
 def main() -> None:
-    scheme = sys.argv[1]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scheme", choices=["float32", *SCHEMES])
+    scheme = parser.parse_args().scheme
     tinytorch.set_backend("numpy")
     network(64, scheme)  # what the libraries load for it is there
     before = resident()
