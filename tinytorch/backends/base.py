@@ -212,6 +212,15 @@ class ComputeBackend(ABC):
         """
         return None
 
+    def specialize_packed(self, plan: Plan) -> tuple[Kernel, Kernel] | None:
+        """Two kernels for a `linear` whose weight is multiplied several times in a program.
+
+        The first takes the weight, and the bias if there is one, and packs them; the second is
+        called as `kernel(x, packed)` and gives what the kernel of the plan does, bit for bit. By
+        default there are none.
+        """
+        return None
+
     def specialize_out(self, plan: Plan) -> Kernel | None:
         """The kernel for a plan in a form that is given the memory of its result; None if none is.
 

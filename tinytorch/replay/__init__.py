@@ -23,6 +23,7 @@ returns its argument. Where it only checks values, the program has a guard (`hol
 
     trace      a mode that writes down ops; guards
     products   sums of the gradients of one weight, as one product
+    packing    a weight of several products, packed once
     fusion     runs of elementwise ops, and sums of them, as one loop
     program    a trace as a function of arrays
     calls      what a call is known by

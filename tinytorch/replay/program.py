@@ -13,6 +13,7 @@ from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.replay.fusion import LARGEST, fuse_steps
+from tinytorch.replay.packing import pack_weights
 from tinytorch.replay.products import join_products
 from tinytorch.replay.slices import slice_early, with_kernels
 from tinytorch.replay.trace import Guard, NotReplayable, Slot, Step, Trace
@@ -73,6 +74,7 @@ def compile_trace(
     cut -= constants | {trace.root(n) for n in outputs}
     body += [f"t{n} = in_rows(t{n})" for n in sorted(cut)]
     steps, kernels = _without_views(*_views_at_once(steps, kernels), arrays)
+    steps, kernels = pack_weights(trace, steps, kernels, backend)
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
     copied = _copied_views(steps, kernels, arrays)
     for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):

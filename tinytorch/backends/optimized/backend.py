@@ -288,6 +288,10 @@ class OptimizedBackend(NumpyBackend):
             return None
         return specialize_slices(definition, *_real_operands(plan), _bools(plan), slices)
 
+    def specialize_packed(self, plan: Plan) -> tuple[Kernel, Kernel] | None:
+        """A weight in the order in which its tiles are read."""
+        return small_products.packed_linear(plan) if self._has_own(plan.op) else None
+
     def specialize_out(self, plan: Plan) -> Kernel | None:
         """Copies, too, fill memory that they are given."""
         into = movement.INTO.get(plan.op.name)

@@ -7,7 +7,7 @@ from functools import cache
 
 from numba import prange
 
-from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
+from tinytorch.backends.optimized.gemm.loops import dots_cost_less, gemm_f32, gemm_f64
 from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     SCRATCH_BYTES,
@@ -24,6 +24,25 @@ def _aligned_part(size: int, count: int, unit: int) -> int:
     return ((size + count - 1) // count + unit - 1) // unit * unit
 
 
+@kernel(inner=True)
+def _parts(count: int, m: int, n: int, itemsize: int) -> tuple[int, int]:
+    """The longer side of C, and the length of a part of it for each thread."""
+    if n >= m:
+        return n, _aligned_part(n, count, TILE_VECTORS * REGISTER_BYTES // itemsize)
+    return m, _aligned_part(m, count, TILE_ROWS[TILE_VECTORS])
+
+
+@kernel
+def goes_by_dots(count: int, m: int, n: int, k: int, itemsize: int) -> bool:
+    """Whether a thread would compute its part of C by dot products, where operands allow it."""
+    side, step = _parts(count, m, n, itemsize)
+    for at in range(0, side, step):
+        part = min(step, side - at)
+        if dots_cost_less(part if m > n else m, part if n >= m else n, k, itemsize):
+            return True
+    return False
+
+
 @cache
 def shared_gemm(itemsize: int) -> Callable[..., None]:
     """`gemm_f32` or `gemm_f64` on several threads, with their number as the first argument.
@@ -31,7 +50,6 @@ def shared_gemm(itemsize: int) -> Callable[..., None]:
     The longer side of C is cut into one part for each.
     """
     gemm = gemm_f32 if itemsize == 4 else gemm_f64
-    columns_unit, rows_unit = TILE_VECTORS * REGISTER_BYTES // itemsize, TILE_ROWS[TILE_VECTORS]
 
     @kernel(parallel=True)
     def shared(
@@ -46,8 +64,7 @@ def shared_gemm(itemsize: int) -> Callable[..., None]:
         relu: int,
         scratch: int,
     ) -> None:
-        side, unit = (n, columns_unit) if n >= m else (m, rows_unit)
-        step = _aligned_part(side, count, unit)
+        side, step = _parts(count, m, n, itemsize)
         for t in prange(count):
             mine, at = scratch + t * SCRATCH_BYTES, t * step
             length = max(min(step, side - at), 0)

@@ -5,23 +5,29 @@ The kernel of such a product takes a microsecond or two, as long as a function t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from tinytorch.backends.optimized.gemm.library import LARGE
 from tinytorch.backends.optimized.gemm.matmul import (
     FLOATS,
     NO_BIAS,
     entries,
     lazy_gemm,
+    linear as linear_of_any_size,
     scratch_memory,
 )
+from tinytorch.backends.optimized.gemm.prepacked import PrepackedWeight
+from tinytorch.backends.optimized.gemm.shared import goes_by_dots
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.jit import threads
-from tinytorch.jit.buffers import POOLED_FROM
+from tinytorch.jit.buffers import POOLED_FROM, empty
 from tinytorch.op import Plan
 
 Product = Callable[..., Array]
+Packed = tuple[Array, Array | None, PrepackedWeight | None]  # w, b, both as they are multiplied
 
 
 def matmul(plan: Plan) -> Product | None:
@@ -76,6 +82,37 @@ def linear(plan: Plan) -> Product | None:
         return out
 
     return kernel
+
+
+def packed_linear(plan: Plan) -> tuple[Callable[..., Packed], Product] | None:
+    """What packs a weight and a bias, and `x @ w.T + b` by these; None where that goes by dot
+    products, which round in another way, or might be computed by a library.
+
+    On how many threads a product runs, and so how large their parts are, is known when it runs.
+    Operands in another order are not packed, as blocks of k may then be shorter.
+    """
+    dtype, shape = plan.meta.dtype.dtype, plan.meta.shape
+    k, n, m = _metas(plan)[0].shape[-1], shape[-1], math.prod(shape[:-1])
+    work, unpacked = m * n * k, linear(plan) or linear_of_any_size
+
+    def by_dots() -> bool:
+        return goes_by_dots(threads.threads_for(work), m, n, k, dtype.itemsize)
+
+    def pack(w: Array, b: Array | None = None) -> Packed:
+        is_packed = w.flags.c_contiguous and not by_dots()
+        return w, b, PrepackedWeight(w, b) if is_packed else None
+
+    def product(x: Array, weight: Packed) -> Array:
+        w, b, packed = weight
+        if packed is None or not x.flags.c_contiguous:
+            return unpacked(x, w, b)
+        out = empty(shape, dtype)
+        packed.multiply(x, out)
+        return out
+
+    if dtype not in FLOATS or min(m, n) < 2 or not 0 < work < LARGE or by_dots():
+        return None
+    return pack, product
 
 
 def batch(plan: Plan) -> Product | None:
