@@ -10,7 +10,7 @@ for as long as the call takes, so a `BorrowedArray` is read from NumPy's own fie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -21,6 +21,7 @@ from numba.extending import NativeValue, register_model, unbox
 
 from tinytorch.jit import threads
 from tinytorch.jit.library import JIT
+from tinytorch.jit.views import memory_of
 
 # Functions of numba that have no type annotations.
 _unboxes: Callable[..., Any] = unbox
@@ -179,6 +180,33 @@ def memory_type(dtype: Any) -> Any:
     return MemoryArray(dtype)
 
 
+def entry_of(function: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
+    """A kernel for arguments of these types; where nothing is compiled, it gets arrays as machine
+    code would see them."""
+    if JIT:
+        entry: Callable[..., Any] = function.compile(tuple(arguments))
+        return entry
+
+    def run(*given: Any) -> Any:
+        return function(*map(_as_seen, arguments, given))
+
+    return run
+
+
+def _as_seen(kind: Any, value: Any) -> Any:
+    """An argument as a kernel sees it.
+
+    Raises:
+        BufferError: an array is in another order than its type says, or not aligned.
+    """
+    if not isinstance(kind, FlatArray | MemoryArray):
+        return value
+    is_flat, flags = isinstance(kind, FlatArray), value.flags
+    if not flags.aligned or (is_flat and not flags.c_contiguous):
+        raise BufferError("an array is in another order, or not aligned")
+    return value.reshape(-1) if is_flat else memory_of(value)
+
+
 class Entries:
     """Kernels as attributes; each is compiled, or loaded from the cache, when first asked for.
 
@@ -207,6 +235,6 @@ class Entries:
         if name not in self._kernels:
             raise AttributeError(f"there is no kernel {name!r} among {sorted(self._kernels)}")
         function, *arguments = self._kernels[name]
-        entry: Callable[..., Any] = function.compile(tuple(arguments)) if JIT else function
+        entry = entry_of(function, arguments)
         setattr(self, name, entry)  # from now on an ordinary attribute
         return entry

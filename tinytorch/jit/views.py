@@ -125,3 +125,9 @@ strided: Any = intrinsic(_emit_strided) if JIT else _strided_twin
 
 words: Any = intrinsic(prefer_literal=True)(_emit_words) if JIT else _words_twin
 """words(address, count): so many int64 as a tuple; `count` is a literal."""
+
+
+def memory_of(x: Array) -> Array:
+    """The memory from the first element of `x` to its last, as one row."""
+    last = sum((n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)) // x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (last + 1,), (x.itemsize,))

@@ -11,10 +11,11 @@ from hypothesis import given, strategies as st
 from tinytorch import from_numpy, ops, using_backend
 from tinytorch.backends.optimized.elementwise import specialized
 from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
-from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows, without_repeats
+from tinytorch.backends.optimized.elementwise.nest import steps_of_rows, without_repeats
 from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.dispatch import apply
 from tinytorch.jit import buffers, threads
+from tinytorch.jit.views import memory_of
 from tinytorch.op import OPS
 from tinytorch.testing.op_samples import admitted_dtypes
 

@@ -35,7 +35,6 @@ from tinytorch.backends.optimized.elementwise.nest import (
     Nest,
     Shape,
     kind_of,
-    memory_of,
     steps_of_rows,
     without_repeats,
 )
@@ -45,6 +44,7 @@ from tinytorch.jit import buffers, threads
 from tinytorch.jit.contiguous import contiguous, inverse, order_of_strides
 from tinytorch.jit.library import compile_source
 from tinytorch.jit.parallel import shared
+from tinytorch.jit.views import memory_of
 from tinytorch.program import Program
 
 Scalar = Callable[..., Any] | Program

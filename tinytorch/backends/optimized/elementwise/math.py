@@ -89,6 +89,8 @@ def _emit_fma(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def _fma_twin(x: Any, y: Any, z: Any) -> Any:
+    if not math.isfinite(x * y) or not math.isfinite(z):
+        return x * y + z  # which is not within fractions
     exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
     return type(x)(float(exact))
 

@@ -179,9 +179,3 @@ def _geometry(
     for place, walk, begin in zip(places, steps, begins, strict=True):
         geometry[2 + 3 * place : 5 + 3 * place] = begin, *(*walk[:-1], 0, 0)[:2]
     return length, geometry
-
-
-def memory_of(x: Array) -> Array:
-    """The memory from the first element of `x` to its last, as one row."""
-    last = sum((n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)) // x.itemsize
-    return np.lib.stride_tricks.as_strided(x, (last + 1,), (x.itemsize,))

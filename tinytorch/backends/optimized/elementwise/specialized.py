@@ -31,8 +31,7 @@ from tinytorch.backends.reference_elementwise import silence
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
 from tinytorch.jit.contiguous import in_order, inverse, order_in_memory, pays_by_tiles
-from tinytorch.jit.entries import flat_type, memory_type
-from tinytorch.jit.library import JIT
+from tinytorch.jit.entries import entry_of, flat_type, memory_type
 
 LAYOUTS = 64  # of the operands of one plan, to remember
 MOST_COLUMNS = 48  # of a row so short that its loop costs less than to begin it
@@ -331,16 +330,13 @@ def _entry(
     kinds: str,
     type_of: Callable[[Any], Any] = flat_type,
 ) -> Callable[..., Any]:
-    loop: Any = loops.loop(source, kinds, is_small=True)
-    if not JIT:
-        return loop
     arrays = {False: type_of(from_dtype(loops.dtype)), True: type_of(types.boolean)}
     geometry = (types.intp, types.intp, flat_type(types.intp))
-    entry: Callable[..., Any] = loop.compile(
+    return entry_of(
+        loops.loop(source, kinds, is_small=True),
         (
             *(geometry if source is nested_source else ()),
             *(types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
             flat_type(from_dtype(loops.result)),
-        )
+        ),
     )
-    return entry

@@ -13,6 +13,6 @@ library         NumPy's BLAS where that is faster: the choice, kept on disk
 batches         products of a batch that fit into L1
 integers        products of int64
 matmul          products of arrays
-small           the same for small ones, by shape
 prepacked       products with a weight that is packed once
+small           small products, and those of one weight in a row, by shape
 """

@@ -1,6 +1,7 @@
-"""Small products: their shapes are taken apart once, for a plan, and not at each call.
+"""Small products, and several by one weight: their shapes are taken apart once, for a plan, and not
+at each call.
 
-The kernel of such a product takes a microsecond or two, as long as a function that looks at shapes.
+The kernel of a small product takes a microsecond or two, as long as a look at shapes does.
 """
 
 from __future__ import annotations
