@@ -256,9 +256,13 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              folders that are missing are said before the work (tito 7); a
 #                              loader's seed at its first epoch, no mean of integers (data 11);
 #                              special tokens that a file cannot tell apart (text 3).
+#                              Loops with several results, and weights that are packed once, in
+#                              programs (replay 139, kernels 109, core 12); kernels that are not
+#                              compiled see arrays as compiled ones do (jit 18); an archive that
+#                              is collected after a newer one (course 12).
 BUDGETS = {
-    "tinytorch": 9_289,
-    "tinytorch/replay": 1_721,
+    "tinytorch": 9_301,
+    "tinytorch/replay": 1_860,
     "tinytorch/nn": 6_440,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
@@ -272,15 +276,15 @@ BUDGETS = {
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_891,
-    "tinytorch/backends/optimized": 12_254,
-    "tinytorch/jit": 2_291,
+    "tinytorch/backends/optimized": 12_363,
+    "tinytorch/jit": 2_309,
     "tinytorch/graph": 4_550,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
     "tinytorch/fx": 13_593,
     "tito": 8_261,
-    "tito/course": 5_603,
+    "tito/course": 5_615,
     "tito/ladder": 715,
     "tito/compete": 2_218,
     "tito/leaderboard": 2_789,

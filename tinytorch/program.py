@@ -33,16 +33,25 @@ class Program:
         inputs: how many there are, x0, x1, ...
         steps: elementwise ops, casts of truth values to numbers, and `ALIASES`.
         result: the name of what the function returns.
+        others: the names of what it returns besides; if there are some, a tuple.
         is_bool: that is a truth value, not of the type of the inputs.
         ops: the names of its ops, `ALIASES` and casts left out.
     """
 
-    __slots__ = ("_hash", "_key", "inputs", "is_bool", "ops", "result", "steps")
+    __slots__ = ("_hash", "_key", "inputs", "is_bool", "ops", "others", "result", "steps")
 
-    def __init__(self, inputs: int, steps: tuple[Step, ...], result: str, is_bool: bool) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        steps: tuple[Step, ...],
+        result: str,
+        is_bool: bool,
+        others: tuple[str, ...] = (),
+    ) -> None:
         self.inputs, self.steps, self.result, self.is_bool = inputs, steps, result, is_bool
+        self.others = others
         self.ops = frozenset(step.op.name for step in steps if step.op.scalar is not None)
-        self._key = (inputs, steps, result, is_bool)
+        self._key = (inputs, steps, result, is_bool, others)
         self._hash = hash(self._key)  # once: it is part of the key of every look-up
 
     def __eq__(self, other: object) -> bool:
@@ -51,9 +60,14 @@ class Program:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of all that the function returns."""
+        return self.result, *self.others
+
     def _needed(self) -> set[str]:
-        """The names that count for the result."""
-        needed = {self.result}
+        """The names that count for the results."""
+        needed = {*self.results}
         for i in reversed(range(len(self.steps))):
             if f"t{i}" in needed:
                 needed.update(o for o in self.steps[i].operands if isinstance(o, str))
@@ -74,7 +88,8 @@ class Program:
                 names[f"t{i}"] = f"t{len(steps)}"
                 operands = tuple(names[o] if isinstance(o, str) else o for o in step.operands)
                 steps.append(Step(step.op, operands, step.params))
-        return Program(len(inputs), tuple(steps), names[self.result], self.is_bool)
+        result, *others = (names[name] for name in self.results)
+        return Program(len(inputs), tuple(steps), result, self.is_bool, tuple(others))
 
     def source(self, name: str) -> tuple[str, dict[str, float]]:
         """The text of a function of that name, in which ops are `op_<name>`, and its numbers.
@@ -98,5 +113,5 @@ class Program:
             words = ", ".join(map(word, step.operands))
             value = words if step.op.name in ALIASES else f"op_{step.op.name}({words})"
             lines.append(f"    t{i} = {value}")
-        result = f"{self.result} != 0" if self.is_bool else self.result
+        result = f"{self.result} != 0" if self.is_bool else ", ".join(self.results)
         return "\n".join([*lines, f"    return {result}", ""]), numbers

@@ -56,7 +56,7 @@ def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Tensor:
 
 @given(
     m=st.integers(1, 40),
-    n=st.integers(1, 250),
+    n=st.integers(80, 250),
     dtype=st.sampled_from([np.float32, np.float64]),
     has_bias=st.booleans(),
     layout=st.sampled_from(["rows", "columns", "every second", "x in columns"]),
@@ -86,8 +86,8 @@ def test_the_bits_are_those_of_each_product_alone(
 
 def test_each_call_packs_each_weight_once(packed: list[tuple[int, ...]]) -> None:
     """As it is then: an optimizer has written to it."""
-    function, x = replayed(in_a_row), numbers(32, 48)
-    weights = [numbers(48, 48), numbers(48, 48, seed=1)]
+    function, x = replayed(in_a_row), numbers(32, 96)
+    weights = [numbers(96, 96), numbers(96, 96, seed=1)]
     for _ in range(2):
         function(x, weights)
     assert runs(function) and not packed
@@ -96,11 +96,17 @@ def test_each_call_packs_each_weight_once(packed: list[tuple[int, ...]]) -> None
         for w in weights:
             w.mul_(-1.25)
         assert np.array_equal(function(x, weights).numpy(), in_a_row(x, weights).numpy())
-        assert packed == [(48, 48)] * 2
+        assert packed == [(96, 96)] * 2
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(32, 1), (1, STEPS)], ids=["a product alone", "a row"])
-def test_what_is_not_packed(packed: list[tuple[int, ...]], rows: int, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "steps"),
+    [(32, 96, 1), (1, 96, STEPS), (32, 64, STEPS)],
+    ids=["a product alone", "a row", "a small weight"],
+)
+def test_what_is_not_packed(
+    packed: list[tuple[int, ...]], rows: int, width: int, steps: int
+) -> None:
     @replayed
     def function(x: Tensor, w: Tensor) -> Tensor:
         for _ in range(steps):
@@ -108,7 +114,7 @@ def test_what_is_not_packed(packed: list[tuple[int, ...]], rows: int, steps: int
         return x
 
     for _ in range(4):
-        function(numbers(rows, 48), numbers(48, 48))
+        function(numbers(rows, width), numbers(width, width))
     assert runs(function) and not packed
 
 
@@ -127,7 +133,7 @@ def test_a_backend_with_a_kernel_of_its_own_runs_that() -> None:
     function = replayed(in_a_row)
     with tinytorch.using_backend(Mine()):
         for _ in range(4):
-            function(numbers(32, 48), [numbers(48, 48)])
+            function(numbers(32, 96), [numbers(96, 96)])
         assert runs(function)
     assert len(calls) == 4 * STEPS
 
@@ -136,8 +142,8 @@ def test_a_backend_with_a_kernel_of_its_own_runs_that() -> None:
 def test_a_recurrent_layer_packs_its_weight_for_all_steps(
     packed: list[tuple[int, ...]], kind: str
 ) -> None:
-    layer = getattr(tinytorch.nn, kind)(24, 24)
-    x = numbers(8, 16, 24)
+    layer = getattr(tinytorch.nn, kind)(96, 96)
+    x = numbers(8, 32, 96)
     with tinytorch.no_grad():
         wanted = layer(x)[0].numpy()
         for _ in range(3):

@@ -25,6 +25,7 @@ returns its argument. Where it only checks values, the program has a guard (`hol
     products   sums of the gradients of one weight, as one product
     packing    a weight of several products, packed once
     fusion     runs of elementwise ops, and sums of them, as one loop
+    joining    loops over the same elements as one, with several results
     program    a trace as a function of arrays
     calls      what a call is known by
     gradients  the second program; results that are several tensors

@@ -169,57 +169,97 @@ def _fused(run: Sequence[Step]) -> Step | None:
     """The steps of a run as one; None for a single one, and where that would be none of a loop."""
     if len(run) < 2:
         return None
-    inputs, names = _Inputs(), dict[int, Any]()
-    instructions: list[Instruction] = []
     *body, last = run
     is_sum = last.plan.op is ops.sum
-
-    def write(op: Op, operands: Iterable[Any], params: Params) -> str:
-        instructions.append(Instruction(op, tuple(operands), tuple(params.items())))
-        return f"t{len(instructions) - 1}"
-
-    for step in body if is_sum else run:
-        operands = [
-            names[a.index] if type(a) is Slot and a.index in names else inputs.name(a, meta)
-            for a, meta in zip(step.args, step.plan.operands, strict=True)
-        ]
-        if _is_expansion(step):
-            names[step.out] = operands[0]
-            continue
-        scalar = step.plan.op.scalar
-        if not isinstance(scalar, Program):
-            names[step.out] = write(step.plan.op, operands, step.params)
-            continue
-        inner: dict[Any, Any] = {f"x{i}": o for i, o in enumerate(operands)}
-        for i, part in enumerate(scalar.steps):
-            given = [inner[o] if isinstance(o, str) else o for o in part.operands]
-            inner[f"t{i}"] = write(part.op, given, dict(part.params))
-        names[step.out] = inner[scalar.result]
     read = last.args[0].index if is_sum else last.out
-    result, given = names.get(read), [meta for _, meta in inputs.slots.values()]
     whole: Any = last.plan.operands[0] if is_sum else last.plan.meta
-    dtypes = {m.dtype for m in (*given, *(s.plan.meta for s in body), whole)} - {bool_}
+    params = last.params if is_sum else {}
+    return one_loop(body if is_sum else run, [read], whole, last.plan.meta, params, last.out)
+
+
+def one_loop(
+    steps: Sequence[Step],
+    results: Sequence[int],
+    whole: TensorMeta,
+    meta: TensorMeta,
+    params: Params,
+    out: int,
+) -> Step | None:
+    """Elementwise steps as one of a loop; None where that would be none.
+
+    Args:
+        results: slots of what the loop gives.
+        whole: of what the loop is over.
+        meta, params, out: of the new step, which may sum up what the loop gives.
+    """
+    loop = _Loop()
+    for step in steps:
+        loop.add(step)
+    given = [operand for _, operand in loop.inputs.slots.values()]
+    found: list[Any] = [loop.names.get(n) for n in results]
+    dtypes = {m.dtype for m in (*given, *(s.plan.meta for s in steps), whole)} - {bool_}
     if (
-        type(result) is not str
-        or not instructions
+        not all(type(name) is str for name in found)
+        or not loop.instructions
         or len(given) > MOST_INPUTS
         or len(dtypes) != 1
         or all(m.dtype is bool_ for m in given)
         or shapes.broadcast("fused", [m.shape for m in given]) != whole.shape
     ):
         return None
-    placed = [s._replace(operands=tuple(map(inputs.place, s.operands))) for s in instructions]
-    count = len(inputs.slots) + len(inputs.numbers)
-    is_bool = not is_sum and last.plan.meta.dtype is bool_
-    program = Program(count, tuple(placed), result, is_bool)
-    params = last.params if is_sum else {}
-    metas: tuple[Any, ...] = (*given, *(float for _ in inputs.numbers))
-    op = Op("fused", " ".join(f"x{i}" for i in range(count)), "elementwise", shapes.broadcast,
-            _no_rule, lambda *_: 0, scalar=program)  # type: ignore[arg-type]  # fmt: skip
-    plan = Plan(op, metas, params, last.plan.meta, None)
-    args = (*(s for s, _ in inputs.slots.values()), *inputs.numbers.values())
-    return Step(plan, args, params, last.out)
+    program = loop.program(found, "dims" not in params and meta.dtype is bool_)
+    slots, numbers = [s for s, _ in loop.inputs.slots.values()], loop.inputs.numbers.values()
+    metas: tuple[Any, ...] = (*given, *(float for _ in numbers))
+    op = Op("fused", " ".join(f"x{i}" for i in range(program.inputs)), "elementwise",
+            shapes.broadcast, no_rule, lambda *_: 0, scalar=program)  # type: ignore[arg-type]  # fmt: skip
+    return Step(Plan(op, metas, params, meta, None), (*slots, *numbers), params, out)
 
 
-def _no_rule(*_: Any) -> Any:
-    raise NotImplementedError("a run's plan is made from the plans of its steps")
+class _Loop:
+    """A program that is written step by step.
+
+    Attributes:
+        names: of what the steps have made, by slot; of an expansion, what it is of.
+    """
+
+    def __init__(self) -> None:
+        self.inputs = _Inputs()
+        self.names: dict[int, Any] = {}
+        self.instructions: list[Instruction] = []
+
+    def add(self, step: Step) -> None:
+        """Write a step, or those of a program."""
+        operands = [
+            self.names[a.index]
+            if type(a) is Slot and a.index in self.names
+            else self.inputs.name(a, meta)
+            for a, meta in zip(step.args, step.plan.operands, strict=True)
+        ]
+        scalar = step.plan.op.scalar
+        if _is_expansion(step):
+            self.names[step.out] = operands[0]
+        elif not isinstance(scalar, Program):
+            self.names[step.out] = self._write(step.plan.op, operands, step.params)
+        else:
+            inner: dict[Any, Any] = {f"x{i}": o for i, o in enumerate(operands)}
+            for i, part in enumerate(scalar.steps):
+                given = [inner[o] if isinstance(o, str) else o for o in part.operands]
+                inner[f"t{i}"] = self._write(part.op, given, dict(part.params))
+            self.names[step.out] = inner[scalar.result]
+
+    def _write(self, op: Op, operands: Iterable[Any], params: Params) -> str:
+        self.instructions.append(Instruction(op, tuple(operands), tuple(params.items())))
+        return f"t{len(self.instructions) - 1}"
+
+    def program(self, results: Sequence[str], is_bool: bool) -> Program:
+        """What is written, which gives these."""
+        inputs, (first, *others) = self.inputs, results
+        placed = [i._replace(operands=tuple(map(inputs.place, i.operands)))
+                  for i in self.instructions]  # fmt: skip
+        count = len(inputs.slots) + len(inputs.numbers)
+        return Program(count, tuple(placed), first, is_bool, tuple(others))
+
+
+def no_rule(*_: Any) -> Any:
+    """In the place of the rules of an op whose plans are made of others'."""
+    raise NotImplementedError("its plans are made of those of other steps")

@@ -13,6 +13,7 @@ from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.replay.fusion import LARGEST, fuse_steps
+from tinytorch.replay.joining import join_loops, part_of
 from tinytorch.replay.packing import pack_weights
 from tinytorch.replay.products import join_products
 from tinytorch.replay.slices import slice_early, with_kernels
@@ -29,6 +30,7 @@ _INLINE: dict[Any, Callable[..., tuple[str, Any]]] = {
     reference.cat: lambda dim: ("in_rows(concatenate(({0},), {1}))", dim),
     reference.copy: lambda: ("{0}.copy()", None),
     reference.detach: lambda: ("{0}.view()", None),
+    part_of: lambda i: ("{0}[{1}]", i),
 }
 
 _VIEWS = frozenset((ops.expand, ops.slice_, ops.permute))
@@ -55,6 +57,7 @@ def compile_trace(
     arrays = [*outputs, *(g.slot for g in guards)]
     steps = join_products(trace, trace.needed(arrays, given), arrays)
     steps = fuse_steps(slice_early(trace, steps, arrays, backend.fusible), arrays, backend.fusible)
+    steps = join_loops(trace, steps, arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
     names["in_rows"] = np.ascontiguousarray
     names |= {f"t{index}": array for index, array in trace.constants.items()}

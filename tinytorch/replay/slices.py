@@ -17,6 +17,7 @@ from tinytorch import ops
 from tinytorch.backends.base import ComputeBackend, Kernel, Slice
 from tinytorch.dtypes import TensorMeta
 from tinytorch.replay.fusion import can_fuse
+from tinytorch.replay.joining import PART, part_of
 from tinytorch.replay.trace import Slot, Step, Trace
 
 Bounds = tuple[tuple[int, int, int], ...]
@@ -137,7 +138,9 @@ def with_kernels(
         cut = {i: c for i, c in cut.items() if _is_cut_from(c, made, lengths)}
         slices = {i: part for i, (_, part) in cut.items()}
         kernel = backend.specialize_slices(step.plan, slices) if slices else None
-        if kernel is None:
+        if step.plan.op is PART:
+            kernel = part_of
+        elif kernel is None:
             kernel = backend.kernels.get(step.plan) or backend.add_kernel(step.plan)
         else:
             args = tuple([cut[i][0] if i in cut else arg for i, arg in enumerate(step.args)])

@@ -21,6 +21,7 @@ from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations, casts
 from tinytorch.backends.optimized.elementwise.loops import Scalar
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
+from tinytorch.backends.optimized.elementwise.several import one_by_one, specialize_several
 from tinytorch.backends.optimized.elementwise.specialized import specialize, specialize_slices
 from tinytorch.backends.optimized.gemm import small as small_products
 from tinytorch.backends.optimized.gemm.matmul import (
@@ -286,7 +287,10 @@ class OptimizedBackend(NumpyBackend):
         definition = None if plan.params else self._definition(plan)
         if definition is None:
             return None
-        return specialize_slices(definition, *_real_operands(plan), _bools(plan), slices)
+        is_several = isinstance(definition, Program) and definition.others
+        make: Any = specialize_several if is_several else specialize_slices
+        kernel: Kernel | None = make(definition, *_real_operands(plan), _bools(plan), slices)
+        return kernel
 
     def specialize_packed(self, plan: Plan) -> tuple[Kernel, Kernel] | None:
         """A weight in the order in which its tiles are read."""
@@ -417,7 +421,10 @@ def _exp2(b):  # type: ignore[no-untyped-def]
 
 def _fused(program: Program, plan: Plan) -> Kernel:
     """The loop of a program, for the plan's shapes."""
-    return specialize(program, *_real_operands(plan), _bools(plan))
+    given = *_real_operands(plan), _bools(plan)
+    if program.others:
+        return specialize_several(program, *given, {}) or one_by_one(program, *given)
+    return specialize(program, *given)
 
 
 def _summed(program: Program, plan: Plan) -> Kernel:

@@ -10,6 +10,7 @@ loop_text       the text of loops, by the kinds of operands
 nest            which loops operands that broadcast need
 loops           the loops over arrays of any strides
 specialized     the loop for known shapes; small arrays with the least overhead
+several         one loop with several results
 casts           between float32 and float16, and to bool
 activations     relu and gelu
 """

@@ -11,7 +11,9 @@ from __future__ import annotations
 BLOCK = 256  # elements whose arguments are looked at together
 
 
-def each(indent: int, count: str, target: str, operands: list[str], is_limited: bool) -> list[str]:
+def each(
+    indent: int, count: str, targets: list[str], operands: list[str], is_limited: bool
+) -> list[str]:
     """The innermost loop, over vectors (names that end in `[]`) and numbers.
 
     Where the definition is limited, `fits` is asked about each block first, and a block in which it
@@ -22,16 +24,18 @@ def each(indent: int, count: str, target: str, operands: list[str], is_limited: 
         return f"{function}({', '.join(o.replace('[]', f'{suffix}[k]') for o in operands)})"
 
     if not is_limited:
-        lines = [f"for k in range({count}):", f"    {target}[k] = {call('scalar')}"]
+        found = ", ".join(f"{target}[k]" for target in targets)
+        lines = [f"for k in range({count}):", f"    {found} = {call('scalar')}"]
     else:
-        vectors = dict.fromkeys([target, *(o[:-2] for o in operands if o.endswith("[]"))])
+        found = ", ".join(f"{target}_part[k]" for target in targets)
+        vectors = dict.fromkeys([*targets, *(o[:-2] for o in operands if o.endswith("[]"))])
         lines = [f"for begin in range(0, {count}, {BLOCK}):"]
         lines += [f"    {name}_part = {name}[begin : begin + {BLOCK}]" for name in vectors]
-        each = f"for k in range({target}_part.size):"
+        each = f"for k in range({targets[0]}_part.size):"
         lines += ["    fit = True", f"    {each}", f"        fit &= {call('fits', '_part')}"]
         for test, function in (("if fit:", "scalar"), ("else:", "anywhere")):
             lines += [f"    {test}", f"        {each}"]
-            lines += [f"            {target}_part[k] = {call(function, '_part')}"]
+            lines += [f"            {found} = {call(function, '_part')}"]
     return [" " * indent + line for line in lines]
 
 
@@ -40,7 +44,7 @@ def small_source(kinds: str, is_limited: bool) -> str:
     lines = [f"def small({names(kinds)}, out):"]
     lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
     operands = [f"x{i}[]" if kind == "v" else f"v{i}" for i, kind in enumerate(kinds)]
-    return "\n".join([*lines, *each(4, "out.size", "out", operands, is_limited), ""])
+    return "\n".join([*lines, *each(4, "out.size", ["out"], operands, is_limited), ""])
 
 
 def flat_source(kinds: str, is_limited: bool) -> str:
@@ -51,7 +55,7 @@ def flat_source(kinds: str, is_limited: bool) -> str:
     lines += [f"    {n}_ = {n}.ravel()" for n in (*arrays, "out")]
     lines += [f"    {n}_ = real({n})" for n in names if n not in arrays]
     operands = [f"{n}_[]" if n in arrays else f"{n}_" for n in names]
-    lines += each(4, "out_.size", "out_", operands, is_limited)
+    lines += each(4, "out_.size", ["out_"], operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
@@ -63,19 +67,21 @@ def matrix_source(kinds: str, is_limited: bool) -> str:
     lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
     lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
     operands = [f"v{i}" if kind == "s" else f"v{i}[]" for i, kind in enumerate(kinds)]
-    lines += each(8, "row.size", "row", operands, is_limited)
+    lines += each(8, "row.size", ["row"], operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
-def nested_source(kinds: str, is_limited: bool) -> str:
+def nested_source(kinds: str, is_limited: bool, results: int = 1) -> str:
     """Three nested loops, the outermost over `first:last`; flat arrays.
 
     `geometry` holds the lengths of the two inner loops, then for each operand where it begins and
     its steps in the two outer ones (unused for a number): one array costs less to pass than many
     integers.
     """
+    which = [""] if results == 1 else [*map(str, range(results))]
+    outs = ", ".join(f"out{i}" for i in which)
     lines = [
-        f"def nested(first, last, geometry, {names(kinds)}, out):",
+        f"def nested(first, last, geometry, {names(kinds)}, {outs}):",
         "    rows, columns = geometry[0], geometry[1]",
     ]
     for i, kind in enumerate(kinds):
@@ -97,8 +103,8 @@ def nested_source(kinds: str, is_limited: bool) -> str:
             lines.append(f"            v{i} = x{i}[p{i}]")
     lines += [
         "            p = (a * rows + b) * columns",
-        "            row = out[p : p + columns]",
-        *each(12, "columns", "row", operands, is_limited),
+        *(f"            row{i} = out{i}[p : p + columns]" for i in which),
+        *each(12, "columns", [f"row{i}" for i in which], operands, is_limited),
     ]
     return "\n".join(lines) + "\n"
 

@@ -62,6 +62,7 @@ class Loops:
         self.dtype = dtype
         is_bool = isinstance(scalar, Program) and scalar.is_bool
         self.result = np.dtype(bool) if is_bool else dtype
+        self.results = len(scalar.results) if isinstance(scalar, Program) else 1
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
         self._compiled: dict[tuple[Callable[..., str], str, bool], Callable[..., Any]] = {}
@@ -69,7 +70,7 @@ class Loops:
 
     def loop(
         self,
-        source: Callable[[str, bool], str],
+        source: Callable[..., str],
         kinds: str,
         is_small: bool = False,
         **others: Any,
@@ -79,7 +80,8 @@ class Loops:
         key = source, kinds, is_small
         if key not in self._compiled:
             limits = limits_of(self._definition)
-            text = source(kinds, limits is not None)
+            several = (self.results,) if self.results > 1 else ()
+            text = source(kinds, limits is not None, *several)
             name = text[len("def ") : text.index("(")]
             names: dict[str, Any] = {"real": self.dtype.type, "prange": prange, **others}
             if name == "nested_parallel":

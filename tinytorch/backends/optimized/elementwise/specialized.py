@@ -84,7 +84,7 @@ def specialize_slices(
         return None
     kinds, length, geometry = rows
     loops = loops_of(scalar, dtype)
-    loop = partial(_entry(loops, bools, nested_source, kinds), 0, length, geometry)
+    loop = partial(entry_for(loops, bools, nested_source, kinds), 0, length, geometry)
     result, ordinary = loops.result, cache(partial(specialize, scalar, dtype, shapes, bools))
     empty = buffers.allocator(shape, result)
 
@@ -114,7 +114,7 @@ def _serial(
     dtype = loops.result
     if math.prod(shape) >= threads.SERIAL_BELOW:
         return None
-    kinds, entry = "".join(kind_of(s, shape) for s in shapes), partial(_entry, loops, bools)
+    kinds, entry = "".join(kind_of(s, shape) for s in shapes), partial(entry_for, loops, bools)
     if not {"b", "r"}.isdisjoint(kinds):
         nest = Nest(shape, shapes)
         if nest.kinds is None:
@@ -202,7 +202,7 @@ def _side_by_side(
         wide, tuple([None if s is None else wide if s == whole else (length,) for s in shapes])
     )
     assert nest.kinds is not None
-    entry = _entry(loops, bools, nested_source, nest.kinds)
+    entry = entry_for(loops, bools, nested_source, nest.kinds)
     loop = partial(entry, 0, nest.length, nest.geometry)
     rows = frozenset([i for i, s in enumerate(shapes) if s is not None and s != whole])
     dtype = loops.result
@@ -323,13 +323,14 @@ def _turned(loop: Callable[..., Any], order: tuple[int, ...], shape: Shape) -> I
     return run
 
 
-def _entry(
+def entry_for(
     loops: Loops,
     bools: frozenset[int],
-    source: Callable[[str, bool], str],
+    source: Callable[..., str],
     kinds: str,
     type_of: Callable[[Any], Any] = flat_type,
 ) -> Callable[..., Any]:
+    """A small loop, called without numba's dispatch."""
     arrays = {False: type_of(from_dtype(loops.dtype)), True: type_of(types.boolean)}
     geometry = (types.intp, types.intp, flat_type(types.intp))
     return entry_of(
@@ -337,6 +338,6 @@ def _entry(
         (
             *(geometry if source is nested_source else ()),
             *(types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
-            flat_type(from_dtype(loops.result)),
+            *[flat_type(from_dtype(loops.result))] * loops.results,
         ),
     )

@@ -209,6 +209,20 @@ class PrepackedWeight:
         self._panels = allocate((k * (-(-n // lanes) * lanes),), w.dtype)
         self._entries.packed(w, self._panels)
 
+    def for_rows(self, m: int) -> Callable[[Array, Array], None]:
+        """`multiply` for m rows on this thread, with nothing else between the call and the kernel.
+
+        It takes x and out as `multiply` does, whose shapes and dtypes the caller answers for, and
+        raises BufferError where one is not in C order.
+        """
+        product, panels, bias, nothing = (
+            self._entries.product,
+            self._panels,
+            self._bias,
+            self._nothing,
+        )
+        return lambda x, out: product(m, x, panels, bias, nothing, out)
+
     def multiply(
         self, x: Array, out: Array, other: Array | None = None, most_threads: int | None = None
     ) -> None:

@@ -27,8 +27,12 @@ from tinytorch.jit import threads
 from tinytorch.jit.buffers import POOLED_FROM, empty
 from tinytorch.op import Plan
 
+LEAST_PACKED = 2**13
+"""Elements of a weight: of fewer the calls that pack it take longer than some of its products."""
+
 Product = Callable[..., Array]
-Packed = tuple[Array, Array | None, PrepackedWeight | None]  # w, b, both as they are multiplied
+#: A weight, a bias, and the product with both, if they are packed.
+Packed = tuple[Array, Array | None, Callable[[Array, Array], None] | None]
 
 
 def matmul(plan: Plan) -> Product | None:
@@ -100,18 +104,21 @@ def packed_linear(plan: Plan) -> tuple[Callable[..., Packed], Product] | None:
         return goes_by_dots(threads.threads_for(work), m, n, k, dtype.itemsize)
 
     def pack(w: Array, b: Array | None = None) -> Packed:
-        is_packed = w.flags.c_contiguous and not by_dots()
-        return w, b, PrepackedWeight(w, b) if is_packed else None
+        if not w.flags.c_contiguous or by_dots():
+            return w, b, None
+        weight = PrepackedWeight(w, b)
+        is_serial = threads.threads_for(work) == 1
+        return w, b, weight.for_rows(m) if is_serial else weight.multiply
 
     def product(x: Array, weight: Packed) -> Array:
-        w, b, packed = weight
-        if packed is None or not x.flags.c_contiguous:
-            return unpacked(x, w, b)
-        out = empty(shape, dtype)
-        packed.multiply(x, out)
-        return out
+        w, b, multiply = weight
+        if multiply is not None and x.flags.c_contiguous:
+            out = empty(shape, dtype)
+            multiply(x, out)
+            return out
+        return unpacked(x, w, b)
 
-    if dtype not in FLOATS or min(m, n) < 2 or not 0 < work < LARGE or by_dots():
+    if dtype not in FLOATS or m < 2 or n * k < LEAST_PACKED or work >= LARGE or by_dots():
         return None
     return pack, product
 

@@ -63,7 +63,7 @@ def _rows_source(kinds: str, is_limited: bool) -> str:
     ]
     lines += [f"            terms = buffer[: v{first}.size]"]
     # by the size of what is read: LLVM makes several times as much of that of the slice it writes
-    lines += each(12, f"v{first}.size", "terms", _operands(kinds), is_limited)
+    lines += each(12, f"v{first}.size", ["terms"], _operands(kinds), is_limited)
     lines += ["            blocks += total(terms)", "        out[i] = blocks", ""]
     return "\n".join(lines)
 
@@ -87,7 +87,7 @@ def _columns_source(kinds: str, is_limited: bool) -> str:
         "            for r in range(start, min(start + COLUMN_BLOCK, count)):",
         *(f"                v{i} = x{i}[i, r]" for i, kind in enumerate(kinds) if kind == "v"),
         *(f"                v{i} = x{i}[r]" for i, kind in enumerate(kinds) if kind == "l"),
-        *each(16, "terms.size", "terms", operands, is_limited),
+        *each(16, "terms.size", ["terms"], operands, is_limited),
         "                for j in range(terms.size):",
         "                    part[j] += terms[j]",
         "            for j in range(result.size):",
