@@ -26,7 +26,13 @@ class SyncBatchNorm(_BatchNorm):
     allowed_dims = (2, 3, 4, 5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (n, num_features, ...), normalized."""
+        """x (n, num_features, ...), normalized.
+
+        Raises:
+            ShapeError: x does not have the number of dimensions or channels.
+            ValueError: in training all ranks together have one value for each channel, or none.
+        """
+        self._check_shape(x)
         if get_world_size() == 1 or not (self.training or self.running_mean is None):
             return super().forward(x)
         dims = [d for d in range(x.ndim) if d != 1]
@@ -34,6 +40,11 @@ class SyncBatchNorm(_BatchNorm):
         count = full((1,), float(math.prod(x.shape[d] for d in dims)), dtype=x.dtype)
         totals: Tensor = SumOverRanks.apply(cat([x.sum(dims), count]))
         n = totals[self.num_features :].detach()
+        if self.training and n.item() < 2:
+            raise ValueError(
+                f"SyncBatchNorm: training needs more than one value for each channel, and all "
+                f"{get_world_size()} ranks together have {n.item():.0f}; here is shape {x.shape}"
+            )
         centred = x - (totals[: self.num_features] / n).reshape(shape)
         variance: Tensor = SumOverRanks.apply((centred * centred).sum(dims)) / n
         self._track(totals[: self.num_features] / n, variance, n)

@@ -86,18 +86,21 @@ class _NormBase(Module):
         Raises:
             ShapeError: `input` does not have the layer's number of dimensions or channels.
         """
-        if input.ndim not in self.allowed_dims or input.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__}: the input must have "
-                f"{' or '.join(map(str, self.allowed_dims))} dimensions and {self.num_features} "
-                f"channels in the second, not shape {input.shape}"
-            )
+        self._check_shape(input)
         by_batch = self.training or self.running_mean is None
         momentum = self._momentum() if self.training and input.numel() else 0.0
         return F.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, by_batch, momentum,
             self.eps,
         )  # fmt: skip
+
+    def _check_shape(self, input: Tensor) -> None:
+        if input.ndim not in self.allowed_dims or input.shape[1] != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: the input must have "
+                f"{' or '.join(map(str, self.allowed_dims))} dimensions and {self.num_features} "
+                f"channels in the second, not shape {input.shape}"
+            )
 
     def _momentum(self) -> float | Tensor:
         """Count the batch; the n-th moves the mean of all batches by 1 / n."""

@@ -37,6 +37,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         sharing.sharded_optimizer,
         sharing.shares_are_of_one_group_of_parameters,
         sharing.a_batch_norm_with_two_names_stays_one,
+        sharing.a_batch_norm_needs_two_values_on_all_ranks_together,
         sharing.a_checkpoint_that_is_not_written_is_an_error_of_all_ranks,
         sharing.a_row_takes_as_long_as_its_slowest_rank,
         sharing.ring,

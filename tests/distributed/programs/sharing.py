@@ -38,6 +38,7 @@ from tinytorch.distributed import (
     save_checkpoint,
 )
 from tinytorch.distributed.cost import least_times
+from tinytorch.errors import ShapeError
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 
@@ -117,6 +118,24 @@ def a_batch_norm_with_two_names_stays_one() -> None:
     model.a = model.b = nn.BatchNorm1d(3)
     convert_sync_batch_norm(model)
     assert isinstance(model.a, SyncBatchNorm) and model.b is model.a
+
+
+def a_batch_norm_needs_two_values_on_all_ranks_together() -> None:
+    """Of one there is no variance to keep: it was NaN from then on."""
+    layer, alone = SyncBatchNorm(3), int(get_rank() == 0)
+    raises(
+        ValueError,
+        "more than one value for each channel, and all",
+        partial(layer, _own_rows(alone)),
+    )
+    assert bool((layer.running_var == 1).all())
+    layer(_own_rows(1))  # one on each rank
+    assert bool(layer.running_var.isfinite().all())
+    raises(ShapeError, "3 channels in the second", partial(layer, tinytorch.ones(2, 4)))
+
+
+def _own_rows(count: int) -> Tensor:
+    return tinytorch.full((count, 3), 1.0 + get_rank())
 
 
 def a_checkpoint_that_is_not_written_is_an_error_of_all_ranks() -> None:
