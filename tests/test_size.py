@@ -257,13 +257,14 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              loader's seed at its first epoch, no mean of integers (data 11);
 #                              special tokens that a file cannot tell apart (text 3).
 #                              Loops with several results, and weights that are packed once, in
-#                              programs (replay 139, kernels 109, core 12); kernels that are not
+#                              programs (replay 139, kernels 110, core 12); kernels that are not
 #                              compiled see arrays as compiled ones do (jit 18); an archive that
-#                              is collected after a newer one (course 12).
+#                              is collected after a newer one (course 12); a batch norm of one value
+#                              on all ranks (distributed 6, nn 2).
 BUDGETS = {
     "tinytorch": 9_301,
     "tinytorch/replay": 1_860,
-    "tinytorch/nn": 6_440,
+    "tinytorch/nn": 6_442,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 826,
     "tinytorch/serialization": 426,
@@ -271,12 +272,12 @@ BUDGETS = {
     "tinytorch/text": 1_875,
     "tinytorch/compression": 1_460,
     "tinytorch/data": 1_036,
-    "tinytorch/distributed": 1_252,
+    "tinytorch/distributed": 1_258,
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_891,
-    "tinytorch/backends/optimized": 12_363,
+    "tinytorch/backends/optimized": 12_364,
     "tinytorch/jit": 2_309,
     "tinytorch/graph": 4_550,
     "tinytorch/graph/recompute": 890,

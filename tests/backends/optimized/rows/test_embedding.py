@@ -32,6 +32,13 @@ def test_take_and_its_adjoint(length, shape, rest, dtype, turned, seed):
     np.testing.assert_allclose(back, expected, atol=200 * float(np.finfo(dtype).eps))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.bool_])
+def test_rows_of_a_turned_matrix_of_any_type(rng, dtype):
+    """float16 is a type that compiled kernels do not have."""
+    x, index = (rng.standard_normal((30, 40)) * 3).astype(dtype).T, rng.integers(0, 40, 5)
+    np.testing.assert_array_equal(take(x, index), x[index])
+
+
 def test_duplicates_add_up():
     out = scatter_add(np.ones((3, 2), np.float32), np.array([1, 1, 0]), length=4)
     np.testing.assert_array_equal(out, [[1, 1], [2, 2], [0, 0], [0, 0]])

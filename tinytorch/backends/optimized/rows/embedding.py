@@ -240,7 +240,8 @@ def take(x: Array, index: Array) -> Array:
         index.shape + x.shape[1:].
     """
     if not x.flags.c_contiguous:  # of which `np.take` would copy all rows first
-        if x.ndim == 2 and index.ndim == 1 and x.T.flags.c_contiguous and x.size >= FEW:
+        is_turned = x.ndim == 2 and index.ndim == 1 and x.T.flags.c_contiguous
+        if is_turned and x.size >= FEW and x.dtype != np.float16:  # which numba does not have
             columns = np.empty((x.shape[1], index.size), x.dtype)
             gather_line(x.T, contiguous(index), columns)
             return columns.T
