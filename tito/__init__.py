@@ -3,6 +3,8 @@
 import os
 import sys
 
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended, as shells have it: 128 + SIGINT
+
 
 def leave_out_workspaces() -> None:
     """Take students' workspaces from the path of this process: tito runs no code of theirs.

@@ -2,9 +2,7 @@
 
 import sys
 
-from tito import leave_out_workspaces
-
-INTERRUPTED = 130  # the exit code, as shells have it: 128 + SIGINT
+from tito import INTERRUPTED, leave_out_workspaces
 
 
 def main() -> None:

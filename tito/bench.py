@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tito import console, scripts
+from tito import INTERRUPTED, console, scripts
 from tito.module import plainly
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def bench(
         code, text = scripts.run_script(
             script, [*before, *arguments], capture=as_json and name is None, package=package
         )
+        if code == INTERRUPTED:
+            raise typer.Exit(code)
         if name is None and code == CANNOT_RUN_HERE:
             continue
         worst = max(worst, code)

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import typer
 
+from tito import INTERRUPTED
+
 ROOT = Path(__file__).resolve().parents[1]
+CHILD = Path(__file__).with_name("script_child.py")
+END_WITHIN_S = 10  # after Ctrl-C
 
 
 def folder(name: str) -> Path:
@@ -34,23 +38,38 @@ def run_script(
     """Run a Python script to its end with this interpreter and this TinyTorch.
 
     Args:
-        path: of the script; or "-m", and the first argument is the name of a module.
+        path: of the script.
         capture: return what it prints on stdout instead of passing it on.
         package: the folder whose `tinytorch/` the script imports.
 
     Returns:
-        Its exit code (128 + n if signal n ended it), and its output if captured.
+        Its exit code (128 + n if signal n ended it, `INTERRUPTED` after Ctrl-C), and its output
+        if captured.
     """
     places = dict.fromkeys([str(package), str(ROOT), os.environ.get("PYTHONPATH", "")])
     search = os.pathsep.join(filter(None, places))
+    script = subprocess.Popen(
+        [sys.executable, str(CHILD), str(path), *arguments],
+        env={**os.environ, "PYTHONPATH": search},
+        stdout=subprocess.PIPE if capture else None,
+        text=True,
+    )
+    with script:
+        try:
+            text, _ = script.communicate()
+        except KeyboardInterrupt:  # which a terminal sends to the script, too
+            _let_end(script)
+            return INTERRUPTED, ""
+        except BaseException:
+            script.kill()
+            raise
+    code = script.returncode
+    return code if code >= 0 else 128 - code, text or ""
+
+
+def _let_end(script: subprocess.Popen[str]) -> None:
+    """Wait for a script that Ctrl-C ends, so that it can clean up; at a second one, no longer."""
     try:
-        finished = subprocess.run(
-            [sys.executable, str(path), *arguments],
-            env={**os.environ, "PYTHONPATH": search},
-            stdout=subprocess.PIPE if capture else None,
-            text=True,
-        )
-    except KeyboardInterrupt:
-        return 130, ""
-    code = finished.returncode
-    return code if code >= 0 else 128 - code, finished.stdout or ""
+        script.communicate(timeout=END_WITHIN_S)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        script.kill()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tito import bench, scripts
+from tito import INTERRUPTED, bench, scripts
 from tito.cli import app
 
 runner = CliRunner()
@@ -64,6 +64,13 @@ def test_a_failing_benchmark_is_a_failure_of_the_command(shelf: Path) -> None:
     result = runner.invoke(app, ["bench", "--json"])
     assert result.exit_code == 3
     assert list(json.loads(result.stdout)) == ["first"]
+
+
+def test_ctrl_c_ends_all_benchmarks_and_not_only_the_one_that_runs(shelf: Path) -> None:
+    (shelf / "first.py").write_text(SCRIPT.format(name="first", code=INTERRUPTED))
+    result = runner.invoke(app, ["bench"])
+    assert result.exit_code == INTERRUPTED
+    assert "second" not in result.output
 
 
 def test_what_cannot_run_here_is_left_out_unless_it_is_asked_for(shelf: Path) -> None:

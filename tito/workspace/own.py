@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.bench.units import format_count
-from tito import console, scripts
+from tito import INTERRUPTED, console, scripts
 from tito.workspace import completed, course, module
 from tito.workspace.folder import Workspace, WorkspaceError
 from tito.workspace.share import Share, measure, read_report, times
@@ -55,6 +55,8 @@ def run_script(
         say("required: every part that runs and that the course lets you write is yours")
     say("whose code it is: one epoch is traced; the run after it is not\n")
     code, share = trace(workspace, script, arguments, files)
+    if code == INTERRUPTED:
+        return code
     refused = all_mine and bool(share.missing or not share.functions)
     if refused and code == 0:
         say(*share_lines(share), *missing_lines(share), "", f"{_verdict(share)}; not trained")

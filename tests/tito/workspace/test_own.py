@@ -157,6 +157,18 @@ def test_a_trace_that_broke_off_is_no_proof(
 
 
 @pytest.mark.slow
+def test_ctrl_c_in_the_traced_epoch_ends_all_of_it(
+    student: Student, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = student.file("script.py")
+    script.write_text("import sys\nprint('ran', file=sys.stderr)\nraise KeyboardInterrupt\n")
+    code = own.run_script(Workspace(student.root), script, [], as_json=True, all_mine=False)
+    printed = capfd.readouterr()
+    assert code == 130 and printed.err.count("ran\n") == 1
+    assert "Traceback" not in printed.err and not printed.out
+
+
+@pytest.mark.slow
 def test_the_exit_code_of_the_script_comes_first(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:
