@@ -81,7 +81,13 @@ def test_arrays_and_gradients() -> None:
     array = through(np.arange(6).reshape(2, 3).T)
     assert isinstance(array, np.ndarray) and array.tolist() == [[0, 3], [1, 4], [2, 5]]
     p = through(nn.Parameter(tinytorch.ones(2)))
-    assert p.requires_grad and p.tolist() == [1, 1]
+    assert type(p) is nn.Parameter and p.requires_grad and p.tolist() == [1, 1]
+    frozen = through(nn.Parameter(tinytorch.ones(2), False))
+    assert type(frozen) is nn.Parameter and not frozen.requires_grad
+    a, b, view = through((p, p, p.detach()))
+    assert type(a) is nn.Parameter and a is b and type(view) is tinytorch.Tensor
+    view.fill_(2)
+    assert a.tolist() == [2, 2]
     assert not through(tinytorch.ones(2)).requires_grad
 
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import tinytorch
-from tinytorch import DataError, Tensor
+from tinytorch import DataError, Tensor, nn
 
 
 def through(obj: Any) -> Any:
@@ -88,7 +88,10 @@ def test_tensors_that_share_memory_share_it_again() -> None:
 
 def test_a_parameter_requires_a_gradient() -> None:
     saved = [torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True)]
-    assert_same(through(saved), saved)
+    ours = through([*saved, saved[0]])
+    assert_same(ours, [*saved, saved[0]])
+    assert type(ours[0]) is nn.Parameter and type(ours[1]) is tinytorch.Tensor
+    assert ours[2] is ours[0]
 
 
 def test_names_without_values_become_strings() -> None:

@@ -13,12 +13,14 @@ import struct
 import zipfile
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
 from tinytorch.dtypes import DTYPES
 from tinytorch.errors import DataError
+from tinytorch.nn.parameter import Parameter
 from tinytorch.serialization.sharing import strided
 from tinytorch.tensor import Tensor
 
@@ -51,6 +53,7 @@ class Reference(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     requires_grad: bool
+    parameter: bool = False
 
 
 class _Function:
@@ -88,7 +91,7 @@ def _rebuild_tensor(
 def _rebuild_parameter(data: Any, requires_grad: bool, *rest: Any) -> Reference:
     if not isinstance(data, Reference):
         raise pickle.UnpicklingError("a parameter without a tensor")
-    return data._replace(requires_grad=bool(requires_grad))
+    return data._replace(requires_grad=bool(requires_grad), parameter=True)
 
 
 _ALLOWED = {
@@ -169,18 +172,25 @@ def _read(archive: zipfile.ZipFile) -> Any:
             storages[storage] = array
         return storages[storage]
 
-    return _convert(tree, array_of)
+    made: dict[int, Tensor] = {}  # by the id of a reference: one tensor may be there twice
+
+    def tensor_of(ref: Reference) -> Tensor:
+        if id(ref) not in made:
+            made[id(ref)] = _tensor(ref, array_of)
+        return made[id(ref)]
+
+    return _convert(tree, tensor_of)
 
 
-def _convert(tree: Any, array_of: Any) -> Any:
+def _convert(tree: Any, tensor_of: Callable[[Reference], Tensor]) -> Any:
     """The tree with tensors for references; whatever is not plain data is refused."""
     if type(tree) is Reference:
-        return _tensor(tree, array_of)
+        return tensor_of(tree)
     if type(tree) in (dict, OrderedDict):
         items = dict.items(tree)  # an attribute `items` from the file is not asked
-        return {_convert(key, array_of): _convert(value, array_of) for key, value in items}
+        return {_convert(key, tensor_of): _convert(value, tensor_of) for key, value in items}
     if type(tree) in (list, tuple):
-        return type(tree)(_convert(value, array_of) for value in tree)
+        return type(tree)(_convert(value, tensor_of) for value in tree)
     if tree is None or type(tree) in (bool, int, float, str):
         return tree
     raise pickle.UnpicklingError(f"it holds a {type(tree).__name__}")
@@ -188,8 +198,8 @@ def _convert(tree: Any, array_of: Any) -> Any:
 
 def _tensor(ref: Reference, array_of: Any) -> Tensor:
     """The tensor of a reference: a view of its storage, in which others may share."""
-    storage, offset, shape, strides, requires_grad = ref
+    storage, offset, shape, strides, requires_grad, parameter = ref
     if storage.dtype not in DTYPES:
         raise DataError(f"has a {storage.dtype} tensor; TinyTorch has {', '.join(DTYPES)}")
     tensor = strided(array_of(storage), storage.dtype, offset, shape, strides)
-    return tensor.requires_grad_(requires_grad)
+    return Parameter(tensor, requires_grad) if parameter else tensor.requires_grad_(requires_grad)

@@ -1,6 +1,7 @@
 """A nest of dicts, lists and tuples as JSON, with the tensors in it beside it.
 
 {"$tensor": name, "requires_grad": true}    a tensor (the second entry only where it is so)
+{"$tensor": name, "parameter": true}        a Parameter, with or without the entry above
 {"$array": name}                            a NumPy array
 {"$tuple": [...]}                           a tuple
 {"$dict": [[key, value], ...]}              a dict whose keys are not all strings
@@ -16,6 +17,7 @@ import numpy as np
 from tinytorch.creation import from_numpy
 from tinytorch.dtypes import DTYPES
 from tinytorch.errors import DataError
+from tinytorch.nn.parameter import Parameter
 from tinytorch.tensor import Tensor
 
 _TENSOR, _ARRAY, _TUPLE, _DICT = "$tensor", "$array", "$tuple", "$dict"
@@ -45,7 +47,9 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     dot = f"{path}." if path else ""
     if isinstance(tree, Tensor):
         entry: dict[str, Any] = {_TENSOR: _store(tree, path, tensors)}
-        return {**entry, "requires_grad": True} if tree.requires_grad else entry
+        if tree.requires_grad:
+            entry["requires_grad"] = True
+        return {**entry, "parameter": True} if isinstance(tree, Parameter) else entry
     if isinstance(tree, np.ndarray) and tree.dtype.name in DTYPES:
         return {_ARRAY: _store(from_numpy(tree), path, tensors)}
     if isinstance(tree, Mapping):
@@ -89,19 +93,29 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     Raises:
         DataError: it is none.
     """
+    return _unflatten(tree, tensors, {})
+
+
+def _unflatten(tree: Any, tensors: Mapping[str, Tensor], made: dict[int, Parameter]) -> Any:
+    """`unflatten`; `made` has the parameter for the id of a tensor, which may be there twice."""
     if isinstance(tree, list):
-        return [unflatten(value, tensors) for value in tree]
+        return [_unflatten(value, tensors, made) for value in tree]
     if not isinstance(tree, dict):
         return tree
     try:
         if _TENSOR in tree:
-            return tensors[tree[_TENSOR]].requires_grad_(tree.get("requires_grad", False))
+            tensor = tensors[tree[_TENSOR]]
+            if tree.get("parameter"):
+                tensor = made.setdefault(id(tensor), Parameter(tensor, False))
+            return tensor.requires_grad_(tree.get("requires_grad", False))
         if _ARRAY in tree:
             return tensors[tree[_ARRAY]].numpy()
         if _TUPLE in tree:
-            return tuple(unflatten(value, tensors) for value in tree[_TUPLE])
+            return tuple(_unflatten(value, tensors, made) for value in tree[_TUPLE])
         if _DICT in tree:
-            return {unflatten(k, tensors): unflatten(v, tensors) for k, v in tree[_DICT]}
+            return {
+                _unflatten(k, tensors, made): _unflatten(v, tensors, made) for k, v in tree[_DICT]
+            }
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"has a damaged header ({error!r})") from error
-    return {key: unflatten(value, tensors) for key, value in tree.items()}
+    return {key: _unflatten(value, tensors, made) for key, value in tree.items()}
