@@ -54,6 +54,10 @@ def test_a_plot_in_axes_that_are_given() -> None:
     axes = Figure().subplots()
     assert History(RECORDS).plot(quantities=["loss"], axes=axes) is axes.get_figure()
     assert len(axes.get_lines()) == 2
+    grid = Figure().subplots(2, 1, squeeze=False)  # an array, as `plt.subplots` gives it
+    assert len(History(RECORDS).plot(quantities=["loss", "lr"], axes=grid).axes) == 2
+    assert [len(axes.get_lines()) for axes in grid.ravel()] == [2, 1]
+    assert len(History(RECORDS).plot(quantities="loss").axes) == 1
     with pytest.raises(ValueError, match="2 quantities need as many axes, got 1"):
         History(RECORDS).plot(quantities=["loss", "lr"], axes=axes)
 

@@ -7,6 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tinytorch.dtypes import Array
 from tinytorch.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -60,16 +63,17 @@ class History:
         self,
         path: str | Path | None = None,
         *,
-        quantities: Sequence[str] | None = None,
-        axes: Axes | Sequence[Axes] | None = None,
+        quantities: str | Sequence[str] | None = None,
+        axes: Axes | Sequence[Axes] | Array | None = None,
     ) -> Figure:
         """Draw quantities against the epoch, a training and a validation curve in one diagram.
 
         Args:
             path: a file to write, in the format of its suffix (.png, .svg, .pdf).
-            quantities: which ones, without `val_`; all that there are unless given.
-            axes: matplotlib's axes to draw in, one for each quantity; unless given, of a new
-                figure, which belongs to no window.
+            quantities: which ones, or which one, without `val_`; all that there are unless given.
+            axes: matplotlib's axes to draw in, one for each quantity, as a sequence or as the
+                array that `plt.subplots` gives; unless given, of a new figure, which belongs to no
+                window.
 
         Returns:
             The figure.
@@ -81,7 +85,8 @@ class History:
         """
         if find_spec("matplotlib") is None:
             raise missing_extra("matplotlib", "train", "a plot of the history")
-        chosen = self._measured() if quantities is None else list(quantities)
+        given = [quantities] if isinstance(quantities, str) else quantities
+        chosen = self._measured() if given is None else list(given)
         if not chosen:
             raise ValueError("there is nothing to plot: the history has no records")
         places = self._places(chosen, axes)
@@ -96,13 +101,13 @@ class History:
         names = (name.removeprefix(VALIDATION) for name in self.names())
         return [name for name in dict.fromkeys(names) if name not in _NOT_MEASURED]
 
-    def _places(self, chosen: list[str], axes: Axes | Sequence[Axes] | None) -> list[Any]:
+    def _places(self, chosen: list[str], axes: Axes | Sequence[Axes] | Array | None) -> list[Any]:
         if axes is None:
             from matplotlib.figure import Figure
 
             figure = Figure(figsize=(4.5 * len(chosen), 3.2), layout="constrained")
             return list(figure.subplots(1, len(chosen), squeeze=False)[0])
-        places = list(axes) if isinstance(axes, Sequence) else [axes]
+        places = np.ravel(np.asarray(axes, object)).tolist()
         if len(places) != len(chosen):
             raise ValueError(f"{len(chosen)} quantities need as many axes, got {len(places)}")
         return places
