@@ -19,6 +19,7 @@ from tinytorch import DataError, nn, optim
 from tinytorch.data import DataLoader
 from tinytorch.random import default_generator
 from tinytorch.training import Callback, Checkpoint, Trainer
+from tinytorch.training.history import Record
 
 
 @pytest.fixture(autouse=True)
@@ -247,6 +248,33 @@ def test_a_file_that_does_not_fit_changes_nothing(
     with pytest.raises(ValueError, match=message):
         trainer.load(path)
     assert whole_state(trainer) == before
+
+
+class Counts(Callback):
+    """Has no state before the first epoch ends."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def on_epoch_end(self, trainer: Trainer, record: Record) -> None:
+        self.seen["epochs"] = trainer.epoch
+
+    def state_dict(self) -> dict[str, int]:
+        return self.seen
+
+    def load_state_dict(self, state: Any) -> None:
+        self.seen = dict(state)
+
+
+def test_a_callback_may_come_to_have_a_state_in_training(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    trained(2, callbacks=[Checkpoint(path), Counts()])
+    counts = Counts()
+    trainer = make_trainer([Checkpoint(path), counts])
+    trainer.load(path)
+    assert counts.seen == {"epochs": 2}
+    with pytest.raises(DataError, match=r"'Counts'\], this one has \['ScheduleLR', 'ScheduleLR'"):
+        make_trainer([Checkpoint(path)]).load(path)
 
 
 def test_every_wrong_part_of_a_state_is_undone() -> None:

@@ -113,15 +113,12 @@ def take_over(trainer: Trainer, state: Mapping[str, Any]) -> None:
         DataError, ValueError: it does not fit; a part may be written.
     """
     _check_dtypes(trainer, state["model"])
-    own = [type(callback).__name__ for callback in _stateful(trainer)]
-    given = [entry["callback"] for entry in state["callbacks"]]
-    if own != given:
-        raise DataError(f"the state is of a trainer with the callbacks {given}, this one has {own}")
+    callbacks = _callbacks_of(trainer, [entry["callback"] for entry in state["callbacks"]])
+    Generator().set_state(state["generator"])  # raises if it is none
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
-    for callback, entry in zip(_stateful(trainer), state["callbacks"], strict=True):
+    for callback, entry in zip(callbacks, state["callbacks"], strict=True):
         callback.load_state_dict(entry["state"])
-    Generator().set_state(state["generator"])  # raises if it is none
     progress = state["progress"]
     trainer.averages.load_state_dict(progress["averages"])
     trainer.epoch, trainer.step = progress["epoch"], progress["step"]
@@ -144,6 +141,29 @@ def _check_dtypes(trainer: Trainer, saved: Mapping[str, Tensor]) -> None:
 
 def _stateful(trainer: Trainer) -> list[Callback]:
     return [callback for callback in trainer.callbacks if callback.state_dict()]
+
+
+def _callbacks_of(trainer: Trainer, given: list[str]) -> list[Callback]:
+    """The callbacks that the states of these classes are for, in that order.
+
+    They are those that have a state now. Others may come to have one only in training, and had it
+    when the state was taken.
+
+    Raises:
+        DataError: the trainer has other callbacks.
+    """
+    own = _stateful(trainer)
+    if [type(callback).__name__ for callback in own] == given:
+        return own
+    able = (c for c in trainer.callbacks if type(c).state_dict is not Callback.state_dict)
+    found = [next((c for c in able if type(c).__name__ == name), None) for name in given]
+    chosen = [callback for callback in found if callback is not None]
+    if len(chosen) < len(given) or not {*map(id, own)} <= {*map(id, chosen)}:
+        names = [type(callback).__name__ for callback in own]
+        raise DataError(
+            f"the state is of a trainer with the callbacks {given}, this one has {names}"
+        )
+    return chosen
 
 
 def attach(trainer: Trainer, loaders: Mapping[str, Any]) -> None:
