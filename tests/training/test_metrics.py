@@ -45,6 +45,8 @@ def test_shapes_and_dtypes_that_do_not_fit(metric: object) -> None:
         message = f"outputs must be (N, C) and targets (N,) with N at least 1, got {outputs} and"
         with pytest.raises(ShapeError, match=re.escape(message)):
             metric(tinytorch.zeros(outputs), tinytorch.zeros(targets, dtype="int64"))
+    with pytest.raises(ShapeError, match=re.escape("outputs (3, 1) are one number for each sampl")):
+        metric(tinytorch.zeros(3, 1), tinytorch.zeros(3, dtype="int64"))
     with pytest.raises(DTypeError, match="targets must be class numbers, not float32"):
         metric(tinytorch.zeros(3, 2), tinytorch.zeros(3))
 

@@ -207,6 +207,11 @@ def test_forward_can_be_overridden() -> None:
             "callbacks must be objects: write Callback(...)",
         ),
         (
+            lambda: linear_trainer(nn.CrossEntropyLoss),
+            TypeError,
+            "loss and callbacks must be objects: write CrossEntropyLoss(...)",
+        ),
+        (
             lambda: Trainer(nn.Linear(1, 1), LOSS, optim.SGD([tinytorch.zeros(1)])),
             ValueError,
             "the optimizer has none of the model's parameters: make it of them",
@@ -215,6 +220,11 @@ def test_forward_can_be_overridden() -> None:
             lambda: linear_trainer(progress="loud"),
             ValueError,
             "progress must be 'auto', 'bar', 'plain' or 'quiet', got 'loud'",
+        ),
+        (
+            lambda: linear_trainer().fit((batch for batch in make_loader(0)), epochs=2),
+            ValueError,
+            "a generator gives its batches once, and each epoch iterates over the loader",
         ),
         (lambda: linear_trainer().fit([], epochs=1), ValueError, "the loader gave no batches"),
         (lambda: linear_trainer().evaluate([]), ValueError, "the loader gave no batches"),

@@ -80,6 +80,11 @@ def _check_classes(outputs: Tensor, targets: Tensor) -> None:
             f"outputs must be (N, C) and targets (N,) with N at least 1, got {outputs.shape} and "
             f"{targets.shape}"
         )
+    if outputs.shape[1] < 2:
+        raise ShapeError(
+            f"outputs {outputs.shape} are one number for each sample, whose largest is always the "
+            f"first: for two classes give a score for each, or compare (outputs > 0) yourself"
+        )
     if targets.dtype.is_floating_point:
         raise DTypeError(f"targets must be class numbers, not {targets.dtype.name}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,7 +67,7 @@ class Trainer:
         ValueError: a metric has the name of something else that the history records; or the
             optimizer is of another model; or accumulate is no integer from 1 up; or clip_norm is
             not above 0.
-        TypeError: a callback is a class.
+        TypeError: the loss or a callback is a class.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class Trainer:
         check_count("accumulate", accumulate)
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"clip_norm must be above 0, or None to clip nothing, got {clip_norm}")
-        if classes := [each.__name__ for each in callbacks if isinstance(each, type)]:
-            raise TypeError(f"callbacks must be objects: write {classes[0]}(...)")
+        if classes := [each.__name__ for each in (loss, *callbacks) if isinstance(each, type)]:
+            raise TypeError(f"loss and callbacks must be objects: write {classes[0]}(...)")
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         self._progress = make_progress(progress)
@@ -130,10 +130,16 @@ class Trainer:
             The history.
 
         Raises:
+            ValueError: the loader is a generator, and several epochs are left.
             NonFiniteError: the loss or a weight became NaN or infinite; the trainer is then as it
                 was at the start of the last epoch that began well.
             SystemExit: Ctrl-C was pressed and a `Checkpoint` has saved the state.
         """
+        if isinstance(loader, Generator) and epochs - self.epoch > 1:
+            raise ValueError(
+                "a generator gives its batches once, and each epoch iterates over the loader: give "
+                "a DataLoader, or a list"
+            )
         attach(self, {"training": loader, "validation": validation})
         self.batches_per_epoch = _length(loader)
         self.epochs, self.should_stop = epochs, False
