@@ -50,7 +50,7 @@ def test_a_budget_is_kept_and_used(budget: float) -> None:
 def test_a_weight_without_singular_values_is_named() -> None:
     model = net()
     model[2].weight.detach()[0, 0] = float("inf")
-    with pytest.raises(ValueError, match=r"in_features=32.* NaN or infinite"):
+    with pytest.raises(ValueError, match=r"the weight of 2 is NaN or infinite"):
         low_rank_(model, ranks={"2": 1})
 
 
@@ -93,6 +93,12 @@ def test_what_is_wrong_is_said() -> None:
         low_rank_(net(), budget=0.01)
     with pytest.raises(ValueError, match=r"weight of 0 has shape \(32, 24\), .* 1 to 24, not 25"):
         low_rank_(net(), ranks={"0": 25})
+    with pytest.raises(ValueError, match=r"rank is from 1 to 24, not 2.5"):
+        low_rank_(net(), ranks={"0": 2.5})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match=r"0 cannot have a rank and be in skip"):
+        low_rank_(net(), ranks={"0": 2}, skip=["0"])
+    with pytest.raises(ValueError, match=r"Sequential has no linear layer"):
+        low_rank_(nn.Sequential(nn.ReLU()), error=0.5)
     with pytest.raises(ValueError, match=r"no linear layer '1' that can be exchanged; .* 0, 2"):
         low_rank_(net(), budget=0.5, skip=["1"])
     with pytest.raises(ValueError, match="is a layer itself and cannot be replaced in place"):

@@ -58,14 +58,16 @@ def test_equal_weights_are_counted_exactly() -> None:
     assert sparsity(model) == {"weight": 0.37}
 
 
-def trainer(callback: GradualPruning, seed: int = 0) -> tuple[Trainer, DataLoader]:
+def trainer(
+    callback: GradualPruning, seed: int = 0, progress: str = "quiet"
+) -> tuple[Trainer, DataLoader]:
     model = net(seed)
     x = tinytorch.tensor(np.random.default_rng(0).standard_normal((64, 6), dtype=np.float32))
     data = TensorDataset(x, (x.sum(1) > 0).long())
     loader = DataLoader(data, batch_size=16, shuffle=True, generator=1)
     optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     loss = nn.CrossEntropyLoss()
-    return Trainer(model, loss, optimizer, callbacks=[callback], progress="quiet"), loader
+    return Trainer(model, loss, optimizer, callbacks=[callback], progress=progress), loader
 
 
 def share(model: nn.Module) -> float:
@@ -111,6 +113,24 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path) -> Non
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
 
+def test_training_that_pruning_does_not_fit_into_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, loader = trainer(GradualPruning(0.8, end=100), progress="plain")
+    run.fit(loader, epochs=1)
+    assert (
+        "for 4 steps, before pruning ends at step 100: less than 80% of" in capsys.readouterr().out
+    )
+    late = GradualPruning(0.8, end=3)
+    run.callbacks.append(late)
+    with pytest.raises(ValueError, match="is to end at step 3, and 4 are done"):
+        run.fit(loader, epochs=2)
+    whole, loader = trainer(GradualPruning(0.8, end=3), progress="plain")
+    whole.fit(loader, epochs=1)
+    whole.fit(loader, epochs=2)
+    assert "before pruning ends" not in capsys.readouterr().out
+
+
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match=r"from 0 to 1, not 1.5"):
         magnitude_masks(net(), 1.5)
@@ -120,6 +140,8 @@ def test_what_is_wrong_is_said() -> None:
         magnitude_masks(net(), 0.5, scope="all")
     with pytest.raises(ValueError, match=r"no weight '0.bias'; there are 0.weight, 2.weight"):
         magnitude_masks(net(), 0.5, names=["0.bias"])
+    with pytest.raises(ValueError, match="ReLU has no weights to prune"):
+        magnitude_masks(nn.ReLU(), 0.5)
     with pytest.raises(ValueError, match="got begin 5, end 5, every 10"):
         GradualPruning(0.5, begin=5, end=5)
     with pytest.raises(ValueError, match=r"got 0.6 and 0.5"):

@@ -169,7 +169,7 @@ def test_gradients_reach_the_input_and_the_bias():
     ("call", "says"),
     [
         (lambda: quantize_(small_model(), "int3"), "no scheme 'int3'; there are int8, int8_dyn"),
-        (lambda: quantize_(quantize_(small_model())), "quantized already: 0 is QuantizedConv2d"),
+        (lambda: quantize_(quantize_(small_model())), "quantized already: 0 is a QuantizedConv2d"),
         (lambda: quantize_(nn.Linear(2, 2)), "put it into a Sequential"),
         (lambda: quantize_(nn.Sequential(nn.ReLU())), "no layer to quantize"),
         (lambda: quantize_(small_model(), "int4", group_size=48), "48 must be .* multiple of 32"),
@@ -179,7 +179,10 @@ def test_gradients_reach_the_input_and_the_bias():
         (lambda: quantize_(small_model(), "int8_static", data=[]), "3: no value has passed"),
         (lambda: quantize_(small_model().double()), "float64; use model.float"),
         (lambda: quantize_(nn.Sequential(nn.Embedding(3, 2).double())), "float64; use model.float"),
-        (lambda: quantize_(prepare_qat_(small_model())), "3 is Fake.* use convert_qat_ first"),
+        (
+            lambda: quantize_(prepare_qat_(small_model())),
+            "3 is prep.* use convert_qat_ first",
+        ),
         (lambda: convert_qat_(small_model()), "was not prepared"),
         (lambda: prepare_qat_(small_model(), "int8_static"), "int8_static: ranges"),
         (lambda: fake_quantize(tinytorch.ones(2, 2), 1), "2 to 8 bits"),
@@ -202,6 +205,31 @@ def test_values_that_have_no_code_are_named():
         quantize_(small_model(), "int8_static", data=[x])
     with pytest.raises(ShapeError, match=r"input \(2, 9\)"):
         quantize_(nn.Sequential(nn.Linear(8, 3)))(tinytorch.ones(2, 9))
+
+
+@pytest.mark.parametrize(
+    ("layer", "scheme", "says"),
+    [
+        (nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular"), "int8", "1: .* border of zeros"),
+        (nn.Embedding(3, 2, max_norm=1.0), "int8", "1: .*max_norm"),
+        (nn.Linear(2, 2, dtype="float64"), "int4", "1: .* float64; use model.float"),
+        (nn.Linear(2, 2), "int8", "1: 1 of 4 values are NaN"),
+        (nn.Linear(2, 2), "bfloat16", "1: 1 of 4 values are NaN or infinite"),
+    ],
+)
+def test_a_layer_without_a_quantized_form_is_named_and_nothing_is_replaced(layer, scheme, says):
+    if isinstance(layer, nn.Linear) and layer.weight.dtype is tinytorch.float32:
+        with tinytorch.no_grad():
+            layer.weight[0, 1] = 3.4e38 if scheme == "bfloat16" else float("nan")
+    model = nn.Sequential(nn.Linear(4, 4), layer)
+    with pytest.raises(ValueError, match=says):
+        quantize_(model, scheme)
+    assert type(model[0]) is nn.Linear
+
+
+def test_a_calibration_that_nothing_would_follow_is_refused():
+    with pytest.raises(ValueError, match="and int8 learns none"):
+        quantize_(small_model(), "int8", calibration=Calibration("percentile"))
 
 
 def test_static_ranges_follow_the_calibration():
@@ -283,6 +311,9 @@ def test_quantization_aware_training_makes_up_for_rounding_to_few_bits(trained, 
 
 
 def test_fake_quantized_layers_compute_what_the_quantized_ones_will():
+    assert repr(prepare_qat_(small_model(), "int4")[3]).startswith(
+        "FakeQuantizedLinear(in_features=144, out_features=70, bias=True, int4)"
+    )
     for name in ("int8", "int8_dynamic", "int4"):
         tinytorch.manual_seed(0)
         model, x = nn.Sequential(nn.Linear(40, 7)), tinytorch.randn(5, 40)

@@ -26,6 +26,26 @@ from tinytorch.shapes_quantized import stored_columns
 from tinytorch.tensor import Tensor
 
 
+def check_layer(layer: Linear | Embedding | Conv2d, scheme: Scheme) -> None:
+    """Raise ValueError if a layer has no quantized form.
+
+    Its weight is not float32, or has a value that is NaN, infinite, or too large for bfloat16; it
+    is an embedding that renormalizes its vectors, or a convolution whose border is not of zeros.
+    """
+    kind, dtype = type(layer).__name__, layer.weight.dtype
+    if dtype is not float32:
+        raise ValueError(f"this {kind} has weights of {dtype.name}; use model.float()")
+    if isinstance(layer, Embedding) and layer.max_norm is not None:
+        raise ValueError(f"this {kind} changes its vectors when they are read (max_norm)")
+    if isinstance(layer, Conv2d) and layer.padding_mode != "zeros":
+        raise ValueError(
+            f"this {kind} has padding_mode={layer.padding_mode!r}; only a border of zeros can be "
+            f"quantized"
+        )
+    values = layer.weight.detach()
+    check_finite((values.to(bfloat16).float() if scheme.bits == 16 else values).numpy())
+
+
 def quantized_weight(layer: Linear | Embedding | Conv2d, scheme: Scheme) -> tuple[Tensor, Tensor]:
     """Codes (out, stored) and scales (out, groups) of a layer's weight (out, ...).
 
@@ -33,20 +53,16 @@ def quantized_weight(layer: Linear | Embedding | Conv2d, scheme: Scheme) -> tupl
     bfloat16, and their scales 1.
 
     Raises:
-        ValueError: the weight is not float32, a value of it is NaN, infinite, or too large for
-            bfloat16.
+        ValueError: as of `check_layer`.
     """
+    check_layer(layer, scheme)
     given = layer.weight
-    if given.dtype is not float32:
-        raise ValueError(f"{layer} has weights of {given.dtype.name}; use model.float()")
     rows, columns = given.shape[0], prod(given.shape[1:])
     stored = stored_columns(columns, scheme.bits, scheme.group_size)
     padded = np.zeros((rows, stored), np.float32)
     padded[:, :columns] = given.detach().numpy().reshape(rows, columns)
     if scheme.bits == 16:
-        rounded = from_numpy(padded).to(bfloat16)
-        check_finite(rounded.float().numpy())
-        return rounded, ones(rows, 1)
+        return from_numpy(padded).to(bfloat16), ones(rows, 1)
     qparams = choose_qparams(
         padded, scheme.bits, granularity="group", group_size=scheme.group_size or stored,
         calibration=Calibration(scheme.calibration),
@@ -155,13 +171,13 @@ class QuantizedLinear(_Quantized):
             range: scale and zero point of its inputs, where the scheme rounds them statically.
 
         Raises:
-            ValueError: as of `quantized_weight`, or a range is missing.
+            ValueError: as of `check_layer`, or a range is missing.
         """
         codes, scale = quantized_weight(layer, scheme)
         made = cls(codes, scale, layer.in_features, scheme, layer.bias)
         if made.range is not None:
             if range is None:
-                raise ValueError(f"{scheme.name} needs the range of the inputs of {layer}")
+                raise ValueError(f"{scheme.name} needs the range of the inputs of the layer")
             made.range = Tensor(np.array(range, np.float32))
         return made
 
@@ -191,10 +207,8 @@ class QuantizedEmbedding(_Quantized):
         """The quantized form of a layer.
 
         Raises:
-            ValueError: as of `quantized_weight`, or the layer renormalizes its vectors.
+            ValueError: as of `check_layer`.
         """
-        if layer.max_norm is not None:
-            raise ValueError(f"{layer} changes its vectors when they are read (max_norm)")
         codes, scale = quantized_weight(layer, scheme)
         return cls(codes, scale, layer.embedding_dim, scheme)
 
@@ -224,12 +238,10 @@ class QuantizedConv2d(_Quantized):
         scheme: how to store the kernels; its `activation` is of no account here.
 
     Raises:
-        ValueError: as of `quantized_weight`, or the border is not of zeros.
+        ValueError: as of `check_layer`.
     """
 
     def __init__(self, layer: Conv2d, scheme: Scheme) -> None:
-        if layer.padding_mode != "zeros":
-            raise ValueError(f"{layer}: only a border of zeros can be quantized")
         codes, scale = quantized_weight(layer, scheme)
         super().__init__(codes, scale, prod(layer.weight.shape[1:]), scheme)
         self.shape = layer.weight.shape

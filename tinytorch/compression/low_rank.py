@@ -44,31 +44,31 @@ def factorize(layer: Linear, rank: int) -> Sequential:
     Each gets the root of the singular values, so that both train at a like speed.
 
     Raises:
-        ValueError: the rank is not from 1 to min(in_features, out_features), or a weight is NaN
-            or infinite.
+        ValueError: the rank is no integer from 1 to min(in_features, out_features), or a weight is
+            NaN or infinite.
 
     >>> from tinytorch import nn
     >>> [tuple(p.shape) for p in factorize(nn.Linear(6, 4), 2).parameters()]
     [(2, 6), (4, 2), (4,)]
     """
     _check_rank("the layer", layer, rank)
-    return _factors(layer, *_svd(layer), rank)
+    return _factors(layer, *_svd("the layer", layer), rank)
 
 
 def _check_rank(name: str, layer: Linear, rank: int) -> None:
     most = min(layer.in_features, layer.out_features)
-    if not 1 <= rank <= most:
+    if not (isinstance(rank, int | np.integer) and 1 <= rank <= most):
         raise ValueError(
             f"the weight of {name} has shape {layer.weight.shape}, so its rank is from 1 to "
             f"{most}, not {rank}"
         )
 
 
-def _svd(layer: Linear) -> tuple[Array, Array, Array]:
+def _svd(name: str, layer: Linear) -> tuple[Array, Array, Array]:
     """u, s, v with weight = u * s @ v, in float64."""
     weight = np.asarray(layer.weight.detach().numpy(), np.float64)
     if not np.isfinite(weight).all():  # LAPACK may not return
-        raise ValueError(f"{layer} has weights that are NaN or infinite, and no singular values")
+        raise ValueError(f"the weight of {name} is NaN or infinite, and has no singular values")
     return tuple(np.linalg.svd(weight, full_matrices=False))  # type: ignore[return-value]
 
 
@@ -115,8 +115,8 @@ def low_rank_(
 
     Raises:
         ValueError: not one of budget, error and ranks is given, or one is out of its range; there
-            is no such layer, or the model is one itself; the budget does not even allow for rank 1;
-            a weight is NaN or infinite.
+            is no such layer, or none at all, one of ranks is in skip, or the model is one itself;
+            the budget does not even allow for rank 1; a weight is NaN or infinite.
 
     >>> from tinytorch import nn
     >>> net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -128,9 +128,11 @@ def low_rank_(
         raise ValueError("low_rank_ needs one of budget, error and ranks")
     if isinstance(model, Linear):
         raise no_place(model)
+    if both := sorted({*skip} & {*(ranks or ())}):
+        raise ValueError(f"{', '.join(both)} cannot have a rank and be in skip")
     layers = _linear_layers(model, {*skip, *(ranks or ())})
     layers = {n: x for n, x in layers.items() if n not in skip and (ranks is None or n in ranks)}
-    values = {name: _svd(layer) for name, layer in layers.items()}
+    values = {name: _svd(name, layer) for name, layer in layers.items()}
     sizes = {name: layer.weight.shape for name, layer in layers.items()}
     tails = {name: _tail(s) for name, (_, s, _) in values.items()}
     if ranks is not None:
@@ -166,6 +168,8 @@ def _linear_layers(model: Module, named: Collection[str]) -> dict[str, Linear]:
                 f"there is no linear layer {name!r} that can be exchanged; there are "
                 f"{', '.join(layers) or 'none'}"
             )
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no linear layer that can be exchanged")
     return layers
 
 

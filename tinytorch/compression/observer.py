@@ -65,7 +65,7 @@ def observe(
     observers = {name: Observer() for name in layers}
     handles = [
         layer.register_forward_pre_hook(
-            lambda _, inputs, name=name: _named(
+            lambda _, inputs, name=name: named(
                 name, observers[name].add, inputs[0].detach().numpy()
             )
         )
@@ -78,10 +78,10 @@ def observe(
     finally:
         for handle in handles:
             handle.remove()
-    return {name: _named(name, seen.range, calibration) for name, seen in observers.items()}
+    return {name: named(name, seen.range, calibration) for name, seen in observers.items()}
 
 
-def _named(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+def named(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a call, whose ValueError names the layer."""
     try:
         return call(*arguments)

@@ -73,13 +73,19 @@ def magnitude_masks(
         bool tensors by name, False where a weight goes.
 
     Raises:
-        ValueError: amount is not in [0, 1], or another scope; as `weights`.
+        ValueError: amount is not in [0, 1], or another scope; the model has no weights; as
+            `weights`.
     """
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is the share of weights that go, from 0 to 1, not {amount}")
     if scope not in SCOPES:
         raise ValueError(f"scope must be 'global' or 'layer', got {scope!r}")
     sizes = {name: np.abs(p.detach().numpy()) for name, p in weights(model, names).items()}
+    if not sizes and names is None:
+        raise ValueError(
+            f"{type(model).__name__} has no weights to prune: no parameter of it has two "
+            f"dimensions, as those of layers that are quantized have not"
+        )
     if scope == "layer":
         return {
             name: Tensor(_largest(x.ravel(), amount).reshape(x.shape)) for name, x in sizes.items()
@@ -181,7 +187,8 @@ class GradualPruning(Callback):
         masks: of the weights that are left, by name; empty before `begin`.
 
     Raises:
-        ValueError: a share is not in [0, 1] or falls, end is not after begin, or every is below 1.
+        ValueError: a share is not in [0, 1] or falls, end is not after begin, or every is below 1;
+            at `fit`, the training is past the end, and nothing has been pruned.
 
     Source: as for `cubic_sparsity`.
     """
@@ -212,11 +219,23 @@ class GradualPruning(Callback):
         self.masks: dict[str, Tensor] = {}
 
     def on_fit_start(self, trainer: Trainer) -> None:
+        if trainer.step > self.end and not self.masks:
+            raise ValueError(
+                f"pruning is to end at step {self.end}, and {trainer.step} are done: nothing would "
+                f"be pruned. Let begin and end be steps to come"
+            )
         if trainer.step == 0:  # at which no step ends
             self._prune(trainer)
 
     def on_step_end(self, trainer: Trainer, loss: float) -> None:
         self._prune(trainer)
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        if trainer.step < self.end and trainer.epoch >= trainer.epochs:
+            trainer.report(
+                f"trained for {trainer.step} steps, before pruning ends at step {self.end}: less "
+                f"than {self.final:.0%} of the weights are zero"
+            )
 
     def _prune(self, trainer: Trainer) -> None:
         step = trainer.step

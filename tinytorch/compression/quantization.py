@@ -10,8 +10,9 @@ from tinytorch.compression.layers import (
     QuantizedConv2d,
     QuantizedEmbedding,
     QuantizedLinear,
+    check_layer,
 )
-from tinytorch.compression.observer import observe
+from tinytorch.compression.observer import named, observe
 from tinytorch.compression.replacement import has_weight, no_place, replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.compression.storage import Block, bytes_of_codes
@@ -58,8 +59,9 @@ def quantize_(
 
     Raises:
         ValueError: no such scheme or size of groups; the model is quantized already, prepared for
-            training, or has nothing to quantize; a weight is NaN, infinite or not float32; data is
-            missing. Nothing has been replaced then, unless it is a weight that is at fault.
+            training, or has nothing to quantize; a layer has no quantized form (`check_layer`);
+            data is missing; calibration is given, and no range to be learned. Nothing has been
+            replaced then.
 
     Source: B. Jacob et al., 2018; the name and `filter_fn` are torchao's.
 
@@ -82,6 +84,13 @@ def quantize_(
         raise ValueError(
             f"{type(model).__name__} has no layer to quantize: none of "
             f"{', '.join(sorted(kind.__name__ for kind in kinds))} that filter_fn takes"
+        )
+    for name, part in layers.items():
+        named(name, check_layer, part, chosen)
+    if calibration is not None and chosen.activation != "static":
+        raise ValueError(
+            f"calibration is how the ranges of activations are chosen, and {chosen.name} learns "
+            f"none; how the weights' are, a Scheme says: Scheme(..., calibration=...)"
         )
     ranges = {}
     if chosen.activation == "static":
@@ -119,6 +128,7 @@ def _check_is_float(model: Module, kinds: set[type]) -> None:
         raise no_place(model)
     for name, part in model.named_modules():
         if isinstance(part, FakeQuantizedLinear):
-            raise ValueError(f"{name} is {part}, prepared for training: use convert_qat_ first")
+            raise ValueError(f"{name} is prepared for training: use convert_qat_ first")
         if isinstance(part, QUANTIZED):
-            raise ValueError(f"the model is quantized already: {name} is {part}")
+            kind = type(part).__name__
+            raise ValueError(f"the model is quantized already: {name} is a {kind}")

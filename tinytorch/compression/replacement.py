@@ -16,7 +16,8 @@ def has_weight(layer: Module) -> bool:
 def no_place(model: Module) -> ValueError:
     """The error of a model that is a layer itself: nothing holds it in which to exchange it."""
     return ValueError(
-        f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
+        f"{type(model).__name__} is a layer itself and cannot be replaced in place; put it into a "
+        f"Sequential"
     )
 
 

@@ -82,6 +82,9 @@ class FakeQuantizedLinear(Linear):
         operands = [x, self._rounded()] + ([] if self.bias is None else [self.bias])
         return apply(ops.linear, *operands)
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.scheme.name}"
+
     def to_linear(self) -> Linear:
         """The plain layer with the same parameters, rounded: their codes are those of training."""
         layer = Linear(self.in_features, self.out_features, bias=False, dtype=self.weight.dtype)
