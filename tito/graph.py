@@ -91,6 +91,8 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run the graph node by node, and print its results."""
+    if find_nan and reference is not None:
+        raise typer.BadParameter("--find-nan and --against are two runs: give one of them")
     _ask(
         "run", target, inputs, backend=backend, reference=reference, find_nan=find_nan,
         json=as_json, verbose=verbose,

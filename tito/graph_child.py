@@ -5,6 +5,7 @@ The one argument is a JSON object: the command, the file, the name in it, and op
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -34,11 +35,13 @@ from tito.child import Answer, RequestError, attribute, describe, diffs, drawn, 
 WARM_UP_RUNS = 3
 
 
-def make_inputs(module: Any, wanted: list[str] | None) -> tuple[Any, ...]:
+def make_inputs(function: Any, module: Any, wanted: list[str] | None) -> tuple[Any, ...]:
     """The arguments: as `--input` says, or from the file's `example_inputs()`."""
     if wanted is not None:
         return tuple(make_input(text, seed) for seed, text in enumerate(wanted))
     if not hasattr(module, "example_inputs"):
+        if not inspect.signature(function).parameters:
+            return ()
         raise RequestError(
             "which arguments? Give the file a function example_inputs() that returns them, or "
             "name each: --input 'float32[32,784]' --input 'int64[32]<10'"
@@ -53,6 +56,8 @@ def make_input(text: str, seed: int) -> Tensor:
     if match is None:
         raise RequestError(f"{text!r} is not a dtype and a shape, such as 'float32[32,784]'")
     dtype = as_dtype(match[1])
+    if match[3] and (dtype.is_floating_point or not int(match[3])):
+        raise RequestError(f"{text!r}: the limit is for integers, and above 0")
     shape = tuple(int(n) for n in match[2].replace(" ", "").split(",") if n)
     rng = np.random.default_rng(seed)
     if dtype.is_floating_point:
@@ -69,8 +74,19 @@ def current_inputs(traced: TracedFunction, arguments: tuple[Any, ...]) -> list[A
 
 def traced_call(request: dict[str, Any]) -> tuple[TracedFunction, tuple[Any, ...]]:
     """What is asked for, traced, and its arguments."""
-    function, module = attribute(request["file"], request["name"])
-    arguments = make_inputs(module, request["inputs"])
+    file, name = request["file"], request["name"]
+    function, module = attribute(file, name)
+    if not callable(function):
+        kind = type(function).__name__
+        raise RequestError(f"{name} of {file} is no function or Module, but of type {kind}")
+    arguments = make_inputs(function, module, request["inputs"])
+    parameters = inspect.signature(getattr(function, "forward", function))
+    try:
+        parameters.bind(*arguments)
+    except TypeError as error:
+        raise RequestError(
+            f"{name}{parameters} does not take {len(arguments)} arguments: {error}"
+        ) from error
     return trace(function, *arguments, decompose=request.get("decompose", True)), arguments
 
 

@@ -39,6 +39,9 @@ def double(x):
 
 def wrong(x):
     return 1 / 0
+
+def nothing():
+    return 1
 """
 
 
@@ -126,6 +129,7 @@ def test_draw_writes_pictures(step: Path, tmp_path: Path) -> None:
         (["show", "nowhere.py:f"], "there is no file nowhere.py"),
         (["show", "f"], "is not of the form FILE.py:NAME"),
         (["show", "notes.md:f"], "is not of the form FILE.py:NAME"),
+        (["run", f"{__file__}:f", "--find-nan", "--against", "naive"], "give one of them"),
     ],
 )
 def test_a_wrong_target_is_refused_at_once(arguments: list[str], message: str) -> None:
@@ -140,13 +144,19 @@ def test_mistakes_in_the_request_are_said_in_a_sentence(step: Path, tmp_path: Pa
         (["show", f"{step}:stop"], "has no 'stop'; it has model, step, "),
         (["show", f"{step}:double", "-i", "float32[3"], "is not a dtype and a shape"),
         (["show", f"{step}:double", "-i", "float12[3]"], "is not a TinyTorch dtype"),
+        (["show", f"{step}:double", "-i", "int64[3]<0"], "the limit is for integers, and above 0"),
+        (["show", f"{step}:double", "-i", "float32[3]<5"], "the limit is for integers, and abov"),
+        (["show", f"{step}:double"], "double(x) does not take 2 arguments: too many positional"),
+        (["show", f"{step}:nothing", "-i", "float32[3]"], "nothing() does not take 1 arguments"),
+        (["show", f"{step}:__name__"], "is no function or Module, but of type str"),
     ):
         result = tito(*arguments)
         assert result.returncode == 1
         assert message in result.stderr and "Traceback" not in result.stderr
     where = tito("show", f"{step}:stop", "--verbose").stderr
     assert "Traceback" in where and "has no 'stop'" in where.splitlines()[-1]
-    step.write_text("def f(x):\n    return x\n")
+    step.write_text("def f(x):\n    return x\n\ndef nothing():\n    return 1\n")
+    assert tito("show", f"{step}:nothing").stdout == "graph():\n    return ()\n"
     assert "Give the file a function example_inputs()" in tito("show", f"{step}:f").stderr
     picture = runner.invoke(app, ["graph", "draw", f"{step}:f", "net.gif"])
     assert picture.exit_code == 2 and ".mmd" in picture.output

@@ -22,8 +22,9 @@ def parse_graph(
     """The graph of a text as `print(graph)` writes it.
 
     Args:
+        text: without the graphs of fused ops, which follow that of a graph that has some.
         constants: the arrays of its get_attr nodes.
-        ops: rows that are not in the op table.
+        ops: rows that are not in the op table, such as those of fused ops.
 
     Raises:
         GraphError: a line cannot be read; the message gives its number and what is wrong.
@@ -85,7 +86,8 @@ class _Reader:
         if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
             raise GraphError("expected an op and its arguments, as in `add(%a, 1.0)`")
         if tree.func.id not in self.ops:
-            raise GraphError(f"there is no op {tree.func.id!r}")
+            more = "; give it as ops={name: op}" if tree.func.id.startswith("fused_") else ""
+            raise GraphError(f"there is no op {tree.func.id!r}{more}")
         args = tuple(self._read(a) for a in tree.args)
         kwargs = {str(k.arg): self._read(k.value) for k in tree.keywords}
         op = self.ops[tree.func.id]
