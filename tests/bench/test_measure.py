@@ -39,6 +39,18 @@ def test_memory_that_is_let_go_no_longer_counts() -> None:
     assert (b.peak_bytes, b.current_bytes) == (2 * MIB, 0)
 
 
+def test_two_blocks_of_one_benchmark_add_up() -> None:
+    x, b = tinytorch.ones(MIB // 4), tinytorch.benchmark()
+    with b:
+        y = (x + 1.0) + 1.0
+        time.sleep(0.02)
+    with b:
+        z = x + 1.0
+        time.sleep(0.02)
+    assert b.seconds >= max(0.04, b.total.seconds) and b.calls == 3
+    assert (b.peak_bytes, b.current_bytes) == (y.nbytes + x.nbytes, z.nbytes)
+
+
 def test_a_view_adds_nothing_and_keeps_its_base() -> None:
     x = tinytorch.ones(MIB // 4)
     with tinytorch.benchmark() as b:

@@ -37,6 +37,19 @@ def test_ops_and_the_time_between_them_are_the_whole_block() -> None:
     assert profile.between_ops + profile.total.seconds == pytest.approx(profile.seconds)
 
 
+def test_two_blocks_of_one_profiler_add_up() -> None:
+    profile = Profiler()
+    for _ in range(2):
+        with profile:
+            tinytorch.ones(10).exp()
+            time.sleep(0.02)
+    assert profile.ops["exp"].calls == 2
+    assert profile.seconds >= 0.04
+    assert profile.between_ops + profile.total.seconds == pytest.approx(profile.seconds)
+    starts = [event.start for event in profile.events]
+    assert starts == sorted(starts) and starts[-1] - starts[0] >= 0.02
+
+
 def test_the_table_has_a_row_per_op_and_phase_then_the_sums() -> None:
     profile = profiled_step()
     lines = profile.table().splitlines()

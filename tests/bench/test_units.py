@@ -8,21 +8,28 @@ from tinytorch.bench import format_bytes, format_count, format_seconds, format_t
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.0, "2 s"), (2e-2, "20 ms"), (2e-5, "20 us"), (2e-8, "20 ns"), (0.0, "0 ns")],
+    [
+        (2.0, "2 s"),
+        (2e-2, "20 ms"),
+        (2e-5, "20 us"),
+        (2e-8, "20 ns"),
+        (0.0, "0 ns"),
+        (-2.0, "-2 s"),
+    ],
 )
 def test_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1 MiB"), (3 << 30, "3 GiB")]
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1 MiB"), (-3 << 30, "-3 GiB")]
 )
 def test_bytes(count: int, text: str) -> None:
     assert format_bytes(count) == text
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0"), (999, "999"), (1e3, "1 k"), (2.5e9, "2.5 G"), (1e12, "1 T")]
+    ("count", "text"), [(0, "0"), (999, "999"), (1e3, "1 k"), (2.5e9, "2.5 G"), (-1e12, "-1 T")]
 )
 def test_counts(count: float, text: str) -> None:
     assert format_count(count) == text

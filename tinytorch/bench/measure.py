@@ -16,7 +16,8 @@ class Benchmark(OpCounter):
     """Time and memory of a block; made by `benchmark()`, complete when the block ends.
 
     Attributes:
-        seconds: wall-clock time of the block.
+        seconds: wall-clock time of the block; all is the sum over the blocks, if there were
+            several, but for memory: of that the peak of all, and what the last one holds.
         cpu_seconds: CPU time of the process in the block, over all of its threads.
         stats, ops, phases, total: counts, time, FLOPs and bytes of the ops; see `OpCounter`.
     """
@@ -69,8 +70,10 @@ class Benchmark(OpCounter):
 
     def __enter__(self) -> Benchmark:
         super().__enter__()
-        self._cpu_start = time.process_time()
-        self._start = time.perf_counter()
+        peak, self._memory = self._memory.peak, LiveMemory()
+        self._memory.peak = peak
+        self._cpu_start = time.process_time() - self.cpu_seconds
+        self._start = time.perf_counter() - self.seconds
         return self
 
     def __exit__(self, *error: object) -> None:

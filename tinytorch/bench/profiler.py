@@ -42,7 +42,7 @@ class Profiler(OpCounter):
         trace: keep each call as an event; about 300 bytes each.
 
     Attributes:
-        seconds: wall-clock time of the block.
+        seconds: wall-clock time of the block; of all blocks, if there were several.
         events: each call in order, if `trace`.
     """
 
@@ -55,7 +55,7 @@ class Profiler(OpCounter):
     def __enter__(self) -> Profiler:
         super().__enter__()
         self._thread = threading.get_native_id()
-        self._start = perf_counter()
+        self._start = perf_counter() - self.seconds  # a block goes on where the last one ended
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -21,7 +21,7 @@ def format_seconds(seconds: float) -> str:
     ('1.23 ms', '12.5 s', '30 ns')
     """
     for unit, name in _TIME:
-        if seconds >= unit:
+        if abs(seconds) >= unit:
             return f"{_digits(seconds / unit)} {name}"
     return f"{_digits(seconds * 1e9)} ns"
 
@@ -33,7 +33,7 @@ def format_bytes(count: float) -> str:
     ('1.5 KiB', '7 B', '1023 KiB')
     """
     for unit, name in _BINARY:
-        if count >= unit:
+        if abs(count) >= unit:
             return f"{_digits(count / unit)} {name}"
     return f"{count:.0f} B"
 
@@ -45,7 +45,7 @@ def format_count(count: float) -> str:
     ('13.1 M', '0', '250')
     """
     for unit, name in _DECIMAL:
-        if count >= unit:
+        if abs(count) >= unit:
             return f"{_digits(count / unit)} {name}"
     return _digits(count)
 
