@@ -172,6 +172,14 @@ def test_jit_can_be_disabled(project):
     assert not project.files()
 
 
+def test_a_process_without_kernels_describes_the_same_cache(project):
+    project.write(
+        "program.py", "from tinytorch.jit.cache import cache_info\nprint(cache_info().path)"
+    )
+    out, _ = project.start().communicate(timeout=600)
+    assert out.strip() == str(project.cache / "kernels" / library_key())
+
+
 def test_info_and_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYTORCH_CACHE_DIR", str(tmp_path))
     folder = tmp_path / "kernels" / library_key()

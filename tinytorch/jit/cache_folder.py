@@ -29,6 +29,7 @@ import numba
 
 from tinytorch.files import cache_root
 from tinytorch.jit.caches import all_caches
+from tinytorch.jit.cpu import use_whole_registers
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -49,6 +50,7 @@ def kernel_sources() -> list[Path]:
 @cache
 def library_key() -> str:
     """Hash of everything that all kernels depend on."""
+    use_whole_registers()  # or the features are others until a first kernel is defined
     digest = hashlib.sha256()
     for path in kernel_sources():
         name = path.relative_to(_PACKAGE).as_posix()
