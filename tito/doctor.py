@@ -303,8 +303,11 @@ def doctor(
     Exits with 1 if something that TinyTorch needs is broken; what is merely missing does not count.
     """
     found: list[Check] = []
-    for check in CHECKS:
-        found += check()
+    with console.errors.status("") as status:  # it may compile; on a terminal alone
+        for check in CHECKS:
+            about, _, _ = (check.__doc__ or "").partition("\n")
+            status.update(f"looking at: {about.rstrip('.')}")
+            found += check()
     broken = [c for c in found if c.status == "broken"]
     if as_json:
         console.print_json({"healthy": not broken, "checks": [asdict(c) for c in found]})

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from tito import doctor
+from tito import console, doctor
 from tito.cli import app
 from tito.doctor import Check, ProbeError, probe
 
@@ -19,6 +21,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
     found = [Check("system", "numpy", "ok", "2.0")]
 
     def look() -> Iterator[Check]:
+        """A part of this machine."""
         yield from found
 
     monkeypatch.setattr(doctor, "CHECKS", (look,))
@@ -37,6 +40,15 @@ def test_this_machine_is_looked_at_all_over() -> None:
     assert found["vectors", "512x512 product"]["detail"].endswith("% of the peak of one core")
     assert result.exit_code == (0 if report["healthy"] else 1)
     assert all(c["advice"] for c in report["checks"] if c["status"] != "ok")
+
+
+def test_a_terminal_shows_what_is_looked_at(
+    checks: list[Check], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runner.invoke(app, ["doctor"]).stderr == ""
+    monkeypatch.setattr(console, "errors", Console(file=io.StringIO(), force_terminal=True))
+    runner.invoke(app, ["doctor"])
+    assert "looking at: A part of this machine" in console.errors.file.getvalue()
 
 
 def test_what_is_missing_is_no_failure_but_gets_advice(checks: list[Check]) -> None:
