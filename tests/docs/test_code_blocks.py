@@ -21,7 +21,7 @@ from tinytorch import backends
 from tito.scripts import ROOT
 
 PAGES = {path.stem: path for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
-HERE = ("README", "author", "instructor", "student", "text")
+HERE = ("README", "author", "compression", "instructor", "student", "text")
 ALONE = ("distributed", "pytorch")  # what they change stays changed until the process ends
 GIVEN: dict[str, dict[int, str]] = {  # what is run before a block of a page, by its number
     "README": {
@@ -39,6 +39,21 @@ y = tinytorch.randint(0, 10, (32,))
         5: "import torch; my_model = model",
     },
     "author": {1: "from tito.lessons.mistake import Equivalent"},
+    "compression": {
+        0: """
+import tinytorch
+from tinytorch import nn
+def made():
+    return nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32), nn.Linear(32, 4))
+model = made()
+""",
+        1: "train, model = id, made()",
+        2: "x = tinytorch.ones(2, 32)",
+        3: """
+model, student, example = made(), made(), x
+loader = [(x, tinytorch.tensor([0, 1]))]
+""",
+    },
     "distributed": {
         0: """
 import os, socket
@@ -57,6 +72,7 @@ dataset = [(tinytorch.ones(3), tinytorch.ones(2))] * 40
 }
 INSTEAD = {  # what this machine lacks, and what would take long
     "README": {'device="cuda"': 'device="cpu"', '"hf:bert-base")': '"hf:bert-base", small=True)'},
+    "compression": {"epochs=10": "epochs=1"},
     "text": {"40, Sampling": "4, Sampling"},
 }
 
