@@ -131,6 +131,25 @@ def test_backends_are_compared_node_by_node():
     assert "test_interpret.py:" in message
 
 
+def test_integers_are_compared_exactly_and_nan_is_a_difference():
+    class OffByOne(NumpyBackend):
+        def argmax(self, a, dim, keepdim=False):
+            return np.argmax(a, axis=dim, keepdims=keepdim) + 1
+
+    class Nothing(NumpyBackend):
+        def exp(self, a):
+            return np.full_like(a, np.nan)
+
+    x = tinytorch.arange(100_000.0)
+    for function, backend, how in (
+        (lambda x: x.argmax(0), OffByOne(), "by up to 1 at `%argmax : int64[] "),
+        (lambda x: (x * 0.0).exp(), Nothing(), "in where it is NaN or infinite at `%exp :"),
+    ):
+        with pytest.raises(tinytorch.BackendError) as error:
+            BackendChecker(trace(function, x).graph, backend).run(x)
+        assert f"differs from 'numpy' {how}" in str(error.value)
+
+
 def test_nan_is_found_where_it_begins():
     graph = trace(lambda x: ((x - 1.0).log() + 1.0).exp(), tinytorch.ones(2)).graph
     NanFinder(graph).run(tinytorch.tensor([2.0, 3.0]))

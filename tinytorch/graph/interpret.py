@@ -249,11 +249,17 @@ class BackendChecker(Interpreter):
         with using_backend(self.backend):
             value = super().run_node(n)
         a, b = value._data, expected._data
-        if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
+        if a.dtype.kind == "f":
+            agree = np.allclose(a, b, self.rtol, self.atol, equal_nan=True)
+        else:
+            agree = np.array_equal(a, b)
+        if not agree:
             with np.errstate(invalid="ignore"):
-                worst = np.nanmax(np.abs(a.astype(float) - b.astype(float)))
+                distance = np.abs(a.astype(float) - b.astype(float))
+            worst = np.max(distance, initial=0.0, where=~np.isnan(distance))
+            how = f"by up to {worst:.3g}" if worst else "in where it is NaN or infinite"
             raise BackendError(
-                f"backend {self.backend!r} differs from {self.reference!r} by up to {worst:.3g} at "
+                f"backend {self.backend!r} differs from {self.reference!r} {how} at "
                 f"`{n.format_node()}`, made at {n.stack_trace or 'an unknown line'}"
             )
         return value
