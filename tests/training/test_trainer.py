@@ -226,6 +226,13 @@ def test_forward_can_be_overridden() -> None:
             ValueError,
             "a generator gives its batches once, and each epoch iterates over the loader",
         ),
+        (
+            lambda: linear_trainer().fit(
+                make_loader(0), validation=(batch for batch in make_loader(0)), epochs=2
+            ),
+            ValueError,
+            "a generator gives its batches once, and each epoch iterates over the loader",
+        ),
         (lambda: linear_trainer().fit([], epochs=1), ValueError, "the loader gave no batches"),
         (lambda: linear_trainer().evaluate([]), ValueError, "the loader gave no batches"),
         (

@@ -130,12 +130,13 @@ class Trainer:
             The history.
 
         Raises:
-            ValueError: the loader is a generator, and several epochs are left.
+            ValueError: a loader is a generator, and several epochs are left.
             NonFiniteError: the loss or a weight became NaN or infinite; the trainer is then as it
                 was at the start of the last epoch that began well.
             SystemExit: Ctrl-C was pressed and a `Checkpoint` has saved the state.
         """
-        if isinstance(loader, Generator) and epochs - self.epoch > 1:
+        given = (loader, validation)
+        if any(isinstance(each, Generator) for each in given) and epochs - self.epoch > 1:
             raise ValueError(
                 "a generator gives its batches once, and each epoch iterates over the loader: give "
                 "a DataLoader, or a list"
