@@ -207,6 +207,28 @@ def test_forward_can_be_overridden() -> None:
             "callbacks must be objects: write Callback(...)",
         ),
         (
+            lambda: linear_trainer(callbacks=Callback()),
+            TypeError,
+            "write callbacks=[Callback(...)]",
+        ),
+        (
+            lambda: linear_trainer(
+                callbacks=[optim.StepLR(optim.SGD([tinytorch.zeros(1)], lr=0.1), 1)]
+            ),
+            TypeError,
+            "StepLR is no Callback: wrap it in ScheduleLR(...)",
+        ),
+        (
+            lambda: linear_trainer(callbacks=[print]),
+            TypeError,
+            "builtin_function_or_method is no Callback: derive its class from Callback",
+        ),
+        (
+            lambda: linear_trainer(metrics=[accuracy]),
+            TypeError,
+            "metrics have names: write metrics={'accuracy': accuracy}",
+        ),
+        (
             lambda: linear_trainer(nn.CrossEntropyLoss),
             TypeError,
             "loss and callbacks must be objects: write CrossEntropyLoss(...)",

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from tinytorch.data.sampler import check_count
 from tinytorch.errors import NonFiniteError, ShapeError
 from tinytorch.nn import Module
-from tinytorch.optim import Optimizer
+from tinytorch.optim import LRScheduler, Optimizer, ReduceLROnPlateau
 from tinytorch.tensor import Tensor
 from tinytorch.training import loop
 from tinytorch.training.callbacks import Callback
@@ -67,7 +67,8 @@ class Trainer:
         ValueError: a metric has the name of something else that the history records; or the
             optimizer is of another model; or accumulate is no integer from 1 up; or clip_norm is
             not above 0.
-        TypeError: the loss or a callback is a class.
+        TypeError: the loss or a callback is a class; a callback is no Callback, or callbacks no
+            sequence; metrics have no names.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Trainer:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
+        _check_types(loss, callbacks, metrics)
         self.metrics = dict(metrics or {})
         recorded = {"epoch", "step", "lr", "seconds", "loss"}
         validated = {VALIDATION + name for name in ("loss", *self.metrics)}
@@ -96,8 +98,6 @@ class Trainer:
         check_count("accumulate", accumulate)
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"clip_norm must be above 0, or None to clip nothing, got {clip_norm}")
-        if classes := [each.__name__ for each in (loss, *callbacks) if isinstance(each, type)]:
-            raise TypeError(f"loss and callbacks must be objects: write {classes[0]}(...)")
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         self._progress = make_progress(progress)
@@ -299,6 +299,24 @@ class Trainer:
     def report(self, text: str) -> None:
         """Show a line where the progress is shown."""
         self._progress.message(text)
+
+
+def _check_types(loss: Any, callbacks: Any, metrics: Any) -> None:
+    """Raise TypeError where an argument of a `Trainer` is another thing than it takes."""
+    if isinstance(callbacks, Callback):
+        raise TypeError(f"callbacks are several: write callbacks=[{type(callbacks).__name__}(...)]")
+    for each in (loss, *callbacks):
+        if isinstance(each, type):
+            raise TypeError(f"loss and callbacks must be objects: write {each.__name__}(...)")
+    for each in callbacks:
+        if not isinstance(each, Callback):
+            schedule = isinstance(each, LRScheduler | ReduceLROnPlateau)
+            raise TypeError(
+                f"{type(each).__name__} is no Callback: "
+                + ("wrap it in ScheduleLR(...)" if schedule else "derive its class from Callback")
+            )
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError("metrics have names: write metrics={'accuracy': accuracy}")
 
 
 def _length(loader: Any) -> int | None:
