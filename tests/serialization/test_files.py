@@ -117,6 +117,7 @@ def test_other_programs_read_and_write_the_format(tmp_path: Path, dtype: str) ->
         ({"opt": optim.SGD([tinytorch.ones(1)])}, "a SGD (opt): .*; save its state_dict()"),
         ({"args": argparse.Namespace(lr=1)}, "a Namespace (args): .*; save vars(args)"),
         ([{"f": {1, 2}}], "a set (0.f): .*; save it as a list"),
+        ({"x": np.zeros(2, np.uint16)}, "cannot hold a ndarray of uint16 (x): it has dicts"),
         ([print], "a builtin_function_or_method (0): it has dicts, lists, tuples"),
     ],
 )

@@ -68,10 +68,11 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return tree.item()
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
+    what = type(tree).__name__ + (f" of {tree.dtype}" if isinstance(tree, np.ndarray) else "")
     kinds = [cls.__name__ for cls in type(tree).__mro__]
     instead = next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), None)
     raise TypeError(
-        f"a checkpoint cannot hold a {type(tree).__name__} ({path or 'the whole of it'}): it has "
+        f"a checkpoint cannot hold a {what} ({path or 'the whole of it'}): it has "
         f"dicts, lists, tuples, numbers, strings, None and tensors"
         + (f"; {instead}" if instead else "")
     )
