@@ -95,6 +95,8 @@ def test_shapes_are_propagated():
     }  # fmt: skip
     graph.lint()
     ShapeProp(graph).propagate()
+    ShapeProp(graph).run(tinytorch.ones(2, 3), tinytorch.ones(3, 2))
+    assert graph.output_node().prev.meta["tensor_meta"].shape == (2,)
     with pytest.raises(tinytorch.ShapeError, match="matmul"):
         ShapeProp(graph).run(tensor_meta((5, 3), float32), tensor_meta((2, 4), float32))
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 import tinytorch
 from tests.graph.programs import Program
 from tests.graph.steps import training_step
-from tinytorch import nn, optim
-from tinytorch.graph import TracedFunction, trace
+from tinytorch import nn, ops, optim
+from tinytorch.graph import Graph, GraphError, PassManager, ShapeProp, TracedFunction, trace
 from tinytorch.graph.interpret import Profiler
 from tinytorch.graph.memory import (
     BufferPlan,
@@ -177,3 +177,14 @@ def test_plot(tmp_path):
     with pytest.raises(FileNotFoundError):
         plot_memory({"all kept": line}, tmp_path / "nowhere" / "memory.svg")
     assert np.all(np.array(line.live) >= 0)
+
+
+def test_a_graph_without_shapes_is_told_where_to_get_them():
+    graph = Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(ops.exp, (x,)))
+    for action in (timeline, plan_buffers, PassManager(["dce"]).run):
+        with pytest.raises(GraphError, match=r"node x has no shape and dtype.*ShapeProp\(graph\)"):
+            action(graph)
+    ShapeProp(graph).run(tinytorch.ones(100))
+    assert timeline(graph).peak == 400

@@ -125,8 +125,8 @@ def last_uses(graph: Any) -> dict[Any, list[Any]]:
 class ShapeProp(Interpreter):
     """Writes shape and dtype into every node's meta, computing no values.
 
-    `run` takes a TensorMeta for each placeholder; `ShapeProp(graph).propagate()` takes them from
-    the placeholders themselves.
+    `run` takes a tensor or a TensorMeta for each placeholder; `ShapeProp(graph).propagate()` takes
+    them from the placeholders themselves.
 
     Raises:
         ShapeError, DTypeError: by an op's rules, where the graph cannot run.
@@ -141,6 +141,10 @@ class ShapeProp(Interpreter):
         if n.op != "output":
             n.meta["tensor_meta"] = value
         return value
+
+    def placeholder(self, target: str, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+        given = super().placeholder(target, args, kwargs)
+        return given.meta if isinstance(given, Tensor) else given
 
     def get_attr(self, target: str, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         return meta_of_array(self.graph.constants[target])

@@ -20,7 +20,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import TensorMeta, meta_of_array
 from tinytorch.graph.fused import fused_op
 from tinytorch.graph.interpret import Interpreter
-from tinytorch.graph.ir import Node, map_arg
+from tinytorch.graph.ir import GraphError, Node, map_arg
 from tinytorch.graph.lint import result_meta
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.storages import AnyNode as AnyNode, Storages
@@ -84,6 +84,20 @@ class Semantics(ABC):
     @abstractmethod
     def meta(self, node: AnyNode) -> Any:
         """Shape and dtype of its value: an object with shape, dtype, nbytes; None if unknown."""
+
+    def known_meta(self, node: AnyNode) -> Any:
+        """`meta`, where nothing can be done without it.
+
+        Raises:
+            GraphError: it is unknown.
+        """
+        meta = self.meta(node)
+        if meta is None:
+            raise GraphError(
+                f"node {node.name} has no shape and dtype; write them into the graph first, for a "
+                f"graph of tinytorch.graph by ShapeProp(graph).run(...) on inputs or their metas"
+            )
+        return meta
 
     @abstractmethod
     def op_name(self, node: AnyNode) -> str | None:
@@ -150,7 +164,7 @@ class Semantics(ABC):
             elif viewed := self.aliases(node):
                 found.held[node] = found.held[viewed[0]]
             else:
-                found.held[node] = (found.add(node, self.meta(node).nbytes),)
+                found.held[node] = (found.add(node, self.known_meta(node).nbytes),)
         return found
 
     def is_node(self, value: Any) -> bool:
@@ -296,7 +310,7 @@ class TinyTorchSemantics(Semantics):
     @staticmethod
     def _value(node: AnyNode, rng: np.random.Generator, seed: int) -> Any:
         """Values like the example's; without one, positive for even seeds, of any sign for odd."""
-        meta, example = node.meta["tensor_meta"], node.meta.get("example")
+        meta, example = TINYTORCH.known_meta(node), node.meta.get("example")
         if not meta.dtype.is_floating_point:
             if example is not None:
                 return example
