@@ -66,6 +66,9 @@ def test_files(tmp_path):
     draw(graph, tmp_path / "graph.mmd")
     assert (tmp_path / "graph.dot").read_text() == DOT + "\n"
     assert (tmp_path / "graph.mmd").read_text() == MERMAID + "\n"
+    for suffix in ("dot", "svg"):
+        with pytest.raises(FileNotFoundError):
+            draw(graph, tmp_path / "nowhere" / f"graph.{suffix}")
     with pytest.raises(ValueError, match=r"graph.gif must end with .dot, .mmd, .svg or .png"):
         draw(graph, tmp_path / "graph.gif")
 

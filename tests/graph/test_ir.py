@@ -162,7 +162,7 @@ def test_map_arg_keeps_the_nest():
         ("%y = neg(%x)(1)", "expected an op"),
         ("%y = add(%x, lambda: 1)", "is no argument"),
         ("%y = neg(%x", "was never closed"),
-        ("%y : float99[2] = neg(%x)", "float99"),
+        ("%y : float99[2] = neg(%x)", "there is no dtype 'float99'; there are bool, "),
     ],
 )
 def test_parse_errors(line: str, message: str):

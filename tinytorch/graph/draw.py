@@ -68,6 +68,7 @@ def draw(graph: Graph, path: str | Path, seconds: Mapping[Node, float] | None = 
     Raises:
         MissingExtraError: a .svg or .png is asked for, and Graphviz's program `dot` is not there.
         ValueError: another suffix.
+        FileNotFoundError: there is no such folder.
     """
     path = Path(path)
     kind = path.suffix.removeprefix(".")
@@ -82,6 +83,8 @@ def draw(graph: Graph, path: str | Path, seconds: Mapping[Node, float] | None = 
             f"draw: {path.name} needs Graphviz's program `dot`, which is not on the PATH; install "
             f"Graphviz, or write a .mmd (Mermaid) or .dot file"
         )
+    if not path.parent.is_dir():  # `dot` would fail with a number
+        raise FileNotFoundError(f"draw: there is no folder {path.parent} for {path.name}")
     quick = QUICK_LAYOUT if len(graph.nodes) > LARGE else ()
     subprocess.run(
         [program, f"-T{kind}", *quick, "-o", str(path)],

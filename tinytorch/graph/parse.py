@@ -70,6 +70,8 @@ class _Reader:
         node = self._node(match["name"], match["call"])
         if match["meta"]:
             dtype, _, shape = match["meta"].removesuffix("]").partition("[")
+            if dtype not in DTYPES:
+                raise GraphError(f"there is no dtype {dtype!r}; there are {', '.join(DTYPES)}")
             sizes = tuple(int(n) for n in shape.split(",") if n.strip())
             node.meta["tensor_meta"] = tensor_meta(sizes, DTYPES[dtype])
         if node.op == "call_function":

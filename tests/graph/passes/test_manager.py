@@ -11,6 +11,7 @@ import tinytorch
 from tinytorch import nn, ops
 from tinytorch.graph import Graph, GraphError, OptimizationPass, PassManager, parse_graph, trace
 from tinytorch.graph.interpret import ShapeProp
+from tinytorch.graph.passes import DeadCodeElimination
 from tinytorch.graph.semantics import TinyTorchSemantics
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
@@ -320,3 +321,16 @@ def test_what_is_called_after_a_pass_sees_both_graphs_and_may_refuse_it() -> Non
     assert len(improved.nodes) == 5 and report.failures[0].error == "ValueError: not today"
     kept, _ = PassManager(["cse"], after_pass=lambda *_: None).run(graph)
     assert len(kept.nodes) == 4
+
+
+@pytest.mark.parametrize(
+    ("passes", "message"),
+    [
+        ("dce", r"passes are several: write \['dce'\]"),
+        ([DeadCodeElimination], r"passes must be objects or names: write DeadCodeElimination\(\)"),
+        ([3], "3 is neither a pass nor the name of one"),
+    ],
+)
+def test_what_is_no_list_of_passes_is_named(passes, message):
+    with pytest.raises(TypeError, match=message):
+        PassManager(passes)

@@ -118,6 +118,10 @@ class PassManager:
             graphs that take long to run.
         after_pass: called with each pass that changed the graph, and the graph before and after it.
             If it raises, the pass is rolled back as one that breaks the graph.
+
+    Raises:
+        TypeError: passes is one name, or has something that is no pass, such as a class.
+        KeyError: there is no pass of a name.
     """
 
     def __init__(
@@ -130,6 +134,7 @@ class PassManager:
         after_pass: Callable[[OptimizationPass, AnyGraph, AnyGraph], None] | None = None,
     ) -> None:
         self.semantics = semantics
+        _check_passes(passes)
         self.passes = [get_pass_by_name(p)(semantics) if isinstance(p, str) else p for p in passes]
         self.rounds = rounds
         self.trials = trials
@@ -269,6 +274,17 @@ class PassManager:
         except Exception as error:  # a broken graph may fail in any way when it runs
             return f"{type(error).__name__}: {error}"
         return None
+
+
+def _check_passes(passes: Any) -> None:
+    """Raise TypeError if this is no list of passes and names."""
+    if isinstance(passes, str):
+        raise TypeError(f"passes are several: write [{passes!r}]")
+    for each in passes:
+        if isinstance(each, type):
+            raise TypeError(f"passes must be objects or names: write {each.__name__}()")
+        if not isinstance(each, str | OptimizationPass):
+            raise TypeError(f"{each!r} is neither a pass nor the name of one")
 
 
 def _named(rewrite: Any) -> str:
