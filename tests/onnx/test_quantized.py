@@ -40,6 +40,18 @@ def test_a_quantized_model_stores_codes_and_gives_the_same(name: str, group_size
         assert np.median(np.abs(actual - expected)) < 1e-3 * step
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_trace_in_floats_runs_there_too(name: str) -> None:
+    tinytorch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(19, 8), nn.Linear(8, 3)).eval(), tinytorch.randn(5, 19)
+    quantize_(model, name, data=[x])
+    with tinytorch.using_backend("numpy"), tinytorch.no_grad():
+        expected = model(x).numpy()
+        exported = export_onnx(trace(model, x))
+    (actual,) = run_onnx(exported, x.numpy())
+    assert np.abs(actual - expected).max() < 0.02 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("decompose", [None, "default"])
 def test_a_weight_in_bfloat16_is_stored_as_such(decompose: str | None) -> None:
     tinytorch.manual_seed(0)

@@ -23,10 +23,7 @@ Lowering = Callable[..., str]
 Pair = tuple[int, int]
 
 # ops that ONNX has under another name, without options
-SAME = {
-    "sigmoid": "Sigmoid", "relu": "Relu", "matmul": "MatMul", "detach": "Identity",
-    "copy": "Identity",
-}  # fmt: skip
+SAME = {"sigmoid": "Sigmoid", "relu": "Relu", "matmul": "MatMul"}
 
 
 def _same(op_type: str) -> Lowering:
@@ -39,6 +36,17 @@ LOWERINGS: dict[str, Lowering] = {name: _same(op_type) for name, op_type in SAME
 def _lowering(function: Lowering) -> Lowering:
     LOWERINGS[function.__name__.rstrip("_")] = function
     return function
+
+
+@_lowering
+def detach(w: OnnxWriter, node: Node, a: str) -> str:
+    """The value itself. ONNX Runtime 1.31 loses an Identity that is multiplied by 1 / c."""
+    return a
+
+
+@_lowering
+def copy(w: OnnxWriter, node: Node, a: str) -> str:
+    return a
 
 
 def _meta(node: Any) -> TensorMeta:
