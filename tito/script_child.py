@@ -20,7 +20,7 @@ def show(kind: type[BaseException], error: BaseException, trace: TracebackType |
 sys.excepthook = show
 del sys.argv[0]
 if not sys.flags.safe_path:
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
 main = ModuleType("__main__")
 main.__file__ = sys.argv[0]
 sys.modules["__main__"] = main

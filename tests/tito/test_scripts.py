@@ -53,6 +53,12 @@ def test_a_script_is_the_main_module_as_with_python_itself(script: Path) -> None
     assert (code, text) == (0, f"13 {[str(script), 'a', '--b']} {script} __main__\n")
     alone = subprocess.run([sys.executable, script, "a", "--b"], capture_output=True, text=True)
     assert text == alone.stdout
+    link = (
+        script.parent / "elsewhere" / "link.py"
+    )  # what is beside a script is found by the real one
+    link.parent.mkdir()
+    link.symlink_to(script)
+    assert scripts.run_script(link, [], capture=True)[0] == 0
 
 
 @pytest.mark.parametrize(
