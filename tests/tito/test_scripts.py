@@ -27,8 +27,8 @@ if __name__ == "__main__":
 """
 WAITS = """
 import sys, time
-print("begun", flush=True)
 try:
+    print("begun", flush=True)
     time.sleep(60)
 finally:
     time.sleep(0.6)
