@@ -258,19 +258,25 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              special tokens that a file cannot tell apart (text 3).
 #                              Loops with several results, and weights that are packed once, in
 #                              programs (replay 139, kernels 110, core 12); kernels that are not
-#                              compiled see arrays as compiled ones do (jit 18); an archive that
+#                              compiled see arrays as compiled ones do (jit 20); an archive that
 #                              is collected after a newer one (course 12); a batch norm of one value
 #                              on all ranks (distributed 6, nn 2).
+#                              Ctrl-C in a script that cleans up (tito 57: and inputs of `tito
+#                              graph`); what Trainer is given by mistake, states of callbacks that
+#                              begin in training (training 38); layers without a quantized form,
+#                              before one is replaced (compression 38); parameters from files
+#                              (serialization 19); graphs without shapes, passes that are none
+#                              (graph 26).
 BUDGETS = {
     "tinytorch": 9_301,
     "tinytorch/replay": 1_860,
     "tinytorch/nn": 6_442,
     "tinytorch/optim": 2_020,
-    "tinytorch/training": 826,
-    "tinytorch/serialization": 426,
+    "tinytorch/training": 864,
+    "tinytorch/serialization": 445,
     "tinytorch/distributions": 640,
     "tinytorch/text": 1_875,
-    "tinytorch/compression": 1_460,
+    "tinytorch/compression": 1_498,
     "tinytorch/data": 1_036,
     "tinytorch/distributed": 1_258,
     "tinytorch/bench": 800,
@@ -278,13 +284,13 @@ BUDGETS = {
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_891,
     "tinytorch/backends/optimized": 12_364,
-    "tinytorch/jit": 2_309,
-    "tinytorch/graph": 4_550,
+    "tinytorch/jit": 2_311,
+    "tinytorch/graph": 4_576,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
     "tinytorch/fx": 13_593,
-    "tito": 8_261,
+    "tito": 8_318,
     "tito/course": 5_615,
     "tito/ladder": 715,
     "tito/compete": 2_218,
