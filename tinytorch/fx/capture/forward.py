@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from tinytorch.fx.capture.constants import check_in_graph, constants_of
 from tinytorch.fx.capture.export import Exported, Exporter, as_tuple
 from tinytorch.fx.capture.guards import GuardError
+from tinytorch.fx.capture.old_values import keep_old_values
 from tinytorch.fx.capture.open_sizes import OTHER_SIZES, SizeGuards, have_same_ops
 from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
@@ -63,6 +64,7 @@ def capture_forward(
     _mark_roles(module.graph, model)
     check_in_graph(module, fixed, exported.buffers)
     leaves, eager = tree_leaves(inputs), _eager(model, inputs)
+    keep_old_values(module, leaves)
     written = (*model.buffers(), *_written_state(model, module))
     state = list({id(tensor): tensor for tensor in written}.values())
     check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
@@ -143,6 +145,7 @@ def _guard_sizes(
         except CaptureError:
             return None
         traced = other.module()
+        keep_old_values(traced, flat)  # as in the graph it is compared with
         if not have_same_ops(module, traced):
             return None
         return SizeGuards.of(traced.graph, other.questions, other.guards())
