@@ -20,6 +20,7 @@ from tinytorch.fx.capture.functional import (
 from tinytorch.fx.capture.gradient_rule import GradientRule
 from tinytorch.fx.capture.layouts import relaid_like
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
+from tinytorch.fx.capture.requires_grad import RequiresGrad
 from tinytorch.fx.capture.shared_memory import (
     check_dense,
     check_no_hooks,
@@ -59,7 +60,8 @@ def capture_step(
     has no such writes, and PyTorch rounds sigmoid and tanh otherwise where elements are not
     neighbours.) Learning rates are inputs, in the optimizer's state, and so are `max_norm`,
     `clip_value` and the scale; all other settings are constants of the graph. A parameter that the
-    loss does not depend on is not updated, as in eager.
+    loss does not depend on is not updated, as in eager. Once a parameter is frozen that was
+    trained, or the other way round, the step refuses to run.
 
         step = capture_step(model, batch, "adamw", max_norm=1.0, accumulate=True)
         state = step.state_of(model)
@@ -95,8 +97,13 @@ def capture_step(
     gradients = GradientRule(max_norm, norm_type, clip_value, scaling or None, accumulate)
     forward = FunctionalModel(model, loss, batch, constants, guarded)
     step = _capture(model, forward, rule, gradients, dynamic_dims, updates=True)
+    # without these, the step of an optimizer depends on the gradients of its own parameters alone
+    is_joint = isinstance(optimizer, str) or accumulate or scaling or max_norm is not None
+    names = None if is_joint else {name for group in rule.groups for name in group.names}
+    step.requires_grad = RequiresGrad(model, names)
     if accumulate:
         step.accumulation = _capture(model, forward, rule, gradients, dynamic_dims, updates=False)
+        step.accumulation.requires_grad = step.requires_grad
     return step
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tinytorch.fx.capture.autocast import autocast_off
 from tinytorch.fx.capture.gradient_rule import SCALE, TRACKER, GradientRule, scaler_inputs
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
+from tinytorch.fx.capture.requires_grad import RequiresGrad
 from tinytorch.fx.capture.slots import (
     BUFFER,
     GRADIENT,
@@ -47,6 +48,8 @@ class TrainingStep:
         gradients: what is done with them before the update.
         guarded: its graph is one of several (`Branches`), each of which may leave out layers: then
             every parameter has a counter of steps, as in eager PyTorch.
+        requires_grad: which parameters are trained, of the model that was captured or that
+            `state_of` was called with last.
         accumulation: the step that only adds to the gradients in the state; None without
             accumulate=True.
     """
@@ -57,6 +60,7 @@ class TrainingStep:
     rule: OptimizerRule
     gradients: GradientRule = field(default_factory=GradientRule)
     guarded: bool = False
+    requires_grad: RequiresGrad | None = None
     accumulation: TrainingStep | None = None
 
     def run(
@@ -86,8 +90,11 @@ class TrainingStep:
 
         Raises:
             CaptureError: a tensor is missing, or of another shape or dtype than the captured one;
-                or a setting is given that the step was captured without.
+                or a setting is given that the step was captured without; or a parameter of the
+                model was frozen since, or is trained since.
         """
+        if self.requires_grad is not None:
+            self.requires_grad.check()
         given = {"max_norm": max_norm, "clip_value": clip_value, "scale": scale}
         settings = self._rates(lr) if lr is not None else {}
         settings |= self._settings({name: x for name, x in given.items() if x is not None})
@@ -159,8 +166,11 @@ class TrainingStep:
 
         Raises:
             CaptureError: the optimizer counts different steps for different parameters, or has
-                other settings than the step was captured for.
+                other settings than the step was captured for; or other parameters are frozen.
         """
+        if self.requires_grad is not None:
+            self.requires_grad.watch(model)
+            self.requires_grad.check()
         if optimizer is not None:
             self.rule.check_same(OptimizerRule.of(optimizer, model))
         parameters = dict(model.named_parameters())
