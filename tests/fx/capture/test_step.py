@@ -296,6 +296,24 @@ def test_the_state_of_another_optimizer(small: Small):
             step.state_of(small, optimizer)
 
 
+def test_the_state_of_an_optimizer_with_other_groups(small: Small) -> None:
+    """Its learning rates went to the parameters of the groups in the capture."""
+    first, norm = [*small.first.parameters(), small.second.bias], list(small.norm.parameters())
+
+    def adam(*groups: Any) -> torch.optim.Optimizer:
+        return torch.optim.Adam([{"params": list(group)} for group in groups])
+
+    step = capture_step(small, small_batches()[0], adam(first, norm), loss=small_loss)
+    step.state_of(small, adam(first, [*norm, small.frozen.weight]))
+    for optimizer, what in [
+        (adam(norm, first), "'first.weight' is in group 1 .* and was in group 0"),
+        (adam(first, norm[:1]), "'norm.bias' is in no group .* and was in group 1"),
+        (adam(first, [*norm, small.unused.weight]), "'unused.weight' is in group 1 .* in no group"),
+    ]:
+        with pytest.raises(CaptureError, match=f"parameter {what} in the capture; capture again"):
+            step.state_of(small, optimizer)
+
+
 @pytest.mark.parametrize(
     "loss, message",
     [

@@ -6,7 +6,7 @@ the last bit those of `torch.optim.SGD`, `Adam`, `AdamW` with `fused=True`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -103,22 +103,40 @@ class OptimizerRule:
         """Whether there is a step counter."""
         return self.kind != "sgd"
 
-    def check_same(self, other: OptimizerRule) -> None:
+    def check_same(self, other: OptimizerRule, trained: Collection[str]) -> None:
         """Raises CaptureError for an optimizer whose update another one's step is not: all but
-        learning rates and which frozen parameters it has is the same."""
+        learning rates and which parameters it has that are not trained is the same.
+
+        Args:
+            trained: names of those that get a gradient.
+        """
         if (other.kind, len(other.groups)) != (self.kind, len(self.groups)):
             raise CaptureError(
                 f"the step was captured for {self.kind} with {len(self.groups)} groups, not for "
                 f"{other.kind} with {len(other.groups)}; capture again"
             )
-        for i, (own, given) in enumerate(zip(self.groups, other.groups, strict=True)):
+        for i, (mine, its) in enumerate(zip(self.groups, other.groups, strict=True)):
             for name in SETTINGS[self.kind]:
-                old, new = own.options.get(name), given.options.get(name)
+                old, new = mine.options.get(name), its.options.get(name)
                 if old != new:
                     raise CaptureError(
                         f"group {i} has {name}={new}, and the step was captured for {name}={old}; "
                         "capture again"
                     )
+        own, given = self._group_of(), other._group_of()
+        for name in trained:
+            old, new = (
+                f"in group {groups[name]}" if name in groups else "in no group"
+                for groups in (own, given)
+            )
+            if old != new:
+                raise CaptureError(
+                    f"parameter {name!r} is {new} of the optimizer, and was {old} in the capture; "
+                    "capture again"
+                )
+
+    def _group_of(self) -> dict[str, int]:
+        return {name: i for i, group in enumerate(self.groups) for name in group.names}
 
     def update(
         self,

@@ -172,7 +172,7 @@ class TrainingStep:
             self.requires_grad.watch(model)
             self.requires_grad.check()
         if optimizer is not None:
-            self.rule.check_same(OptimizerRule.of(optimizer, model))
+            self.rule.check_same(OptimizerRule.of(optimizer, model), self._trained(model))
         parameters = dict(model.named_parameters())
         device = next(iter(parameters.values())).device
         state: State = {
@@ -192,6 +192,14 @@ class TrainingStep:
                 for name, p in own.items()
             }
         return state
+
+    def _trained(self, model: nn.Module) -> list[str]:
+        """Names of what this step updates, and of what it does not and another might."""
+        known = {name for group in self.rule.groups for name in group.names}
+        return [
+            name for name, p in model.named_parameters()
+            if Slot(PARAMETER, name) in self.outputs or (p.requires_grad and name not in known)
+        ]  # fmt: skip
 
     def _optimizer_state(
         self,
