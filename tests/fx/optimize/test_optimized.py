@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tests.fx.optimize.subjects import GraphOptimizer, Net, randn
 from tinytorch.collector import collector_paused
+from tinytorch.fx.optimize.captured_state import ModelParts
 from tinytorch.fx.optimize.optimized import OptimizedModuleError
 
 
@@ -182,7 +183,10 @@ def test_a_frozen_module_needs_its_model_no_more() -> None:
 
 
 def normed(frozen: bool) -> tuple[nn.Sequential, Any]:
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2))
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2), nn.Sequential(),
+        nn.Sequential(nn.ReLU()),
+    )  # fmt: skip
     return model, GraphOptimizer(model, randn(3, 4), device="cpu", frozen=frozen).optimize()
 
 
@@ -191,6 +195,9 @@ CHANGES: list[Callable[[nn.Sequential], Any]] = [
     lambda model: setattr(model, "3", nn.Linear(4, 2)),
     lambda model: setattr(model[0], "bias", None),
     lambda model: model.append(nn.ReLU()),
+    lambda model: model[4].append(nn.ReLU()),  # what had no layers, as where a model grows
+    lambda model: model[4].append(model[5].pop(0)),  # all are there, in the same order
+    lambda model: model[0].__init__(4, 4),
     lambda model: nn.utils.parametrizations.weight_norm(model[0]),
     lambda model: model.double().float(),
 ]
@@ -204,6 +211,29 @@ def test_a_model_with_other_parts_is_refused(change: Any, frozen: bool) -> None:
     change(model)
     with pytest.raises(OptimizedModuleError, match="use the old ones: optimize the model again"):
         module(randn(3, 4))
+
+
+def test_the_check_of_the_parts_calls_no_python_for_each() -> None:
+    """ResNet-152 has 830 layers, and each call of it checks all of them."""
+    model = nn.Sequential(*(nn.Linear(1, 1) for _ in range(100)))
+    parts, calls = ModelParts(model), []
+    with collector_paused():
+        sys.setprofile(lambda frame, event, _: calls.append(event))
+        try:
+            parts.check()
+        finally:
+            sys.setprofile(None)
+    assert calls.count("call") < 10
+
+
+def test_a_part_that_is_gone_is_a_change_although_another_has_its_address() -> None:
+    model = nn.Sequential(nn.Linear(1, 1, bias=False))
+    parts = ModelParts(model)
+    del model[0].weight
+    model[0].weight = nn.Parameter(torch.ones(1, 1))
+    parts._addresses = parts._present_addresses()  # as if it were in the memory of the old one
+    with pytest.raises(OptimizedModuleError, match="a Linear of the model has another 'weight'"):
+        parts.check()
 
 
 def test_a_part_in_another_mode_is_refused() -> None:
