@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from tinytorch.fx import GraphOptimizer
 from tinytorch.fx.capture.joint import capture_joint
 from tinytorch.fx.capture.shared_memory import check_unshared
 from tinytorch.fx.capture.slots import CaptureError
@@ -57,14 +59,42 @@ def test_gradients_refuse_a_parameter_that_no_module_has():
         capture_joint(Tied(as_list), (torch.ones(2, 4),), squares)
 
 
-def test_layers_that_run_again_in_the_backward_say_what_to_turn_off():
-    class Rerun(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
-            return checkpoint(super().forward, x, use_reentrant=False)
+class Rerun(nn.Sequential):
+    reentrant = False
 
-    for refused in (capture_joint, lambda *given: capture_step(*given[:2], loss=given[2])):
-        with pytest.raises(CaptureError, match=r"turn off torch\.utils\.checkpoint"):
-            refused(Rerun(nn.Linear(4, 4), nn.Tanh()), (torch.ones(2, 4),), squares)
+    def forward(self, x: Tensor) -> Tensor:
+        x = self[0](x)
+        return checkpoint(super().forward, x, use_reentrant=self.reentrant)  # the line
+
+
+REFUSED = (capture_joint, lambda *given: capture_step(*given[:2], loss=given[2]))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("refused", REFUSED)
+def test_layers_that_run_again_in_the_backward_say_what_to_turn_off(refused: Any, rate: float):
+    """With dropout a gradient differed, and nothing said why."""
+    model = Rerun(nn.Linear(4, 4), nn.Dropout(rate), nn.Tanh())
+    with pytest.raises(CaptureError, match=r"turn off torch\.utils\.checkpoint") as error:
+        refused(model, (torch.ones(9, 4),), squares)
+    if rate:
+        assert "runs layers again in the backward" in error.value.reason.text
+        assert error.value.reason.line.text.endswith("# the line")
+
+
+def test_checkpoints_without_gradients_for_some_say_what_to_write():
+    model, batch = Rerun(nn.Linear(4, 4), nn.Dropout()), (torch.ones(2, 4),)
+    model.reentrant = True
+    for refused in REFUSED:
+        with pytest.raises(
+            CaptureError, match=r"use_reentrant=True gives no .*\n.*: turn off torch"
+        ):
+            refused(model, batch, squares)
+    optimizer = GraphOptimizer(model, batch, device="cpu", keep_slower=True)
+    with pytest.raises(CaptureError, match=r"GraphOptimizer takes use_reentrant=False"):
+        optimizer.optimize()
+    model.reentrant = False
+    optimizer.optimize()
 
 
 def test_parts_of_one_memory_without_common_elements():

@@ -32,6 +32,7 @@ from torch.utils._pytree import tree_leaves
 
 from tinytorch.fx.capture.autocast import autocast_off
 from tinytorch.fx.capture.batch_norm import WithoutCudnn
+from tinytorch.fx.capture.checkpointed import checkpoint_reason
 from tinytorch.fx.capture.comparison import first_difference
 from tinytorch.fx.capture.compiling import compiling, compiling_at
 from tinytorch.fx.capture.guards import MARK
@@ -132,6 +133,8 @@ def check_on_real_values(
         if why is not None and _is_flag(observe, function, found):
             line = _line_that_asks(observe, function, expected)
             raise CaptureError.because(Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line))
+        if why is not None and (reason := checkpoint_reason(partial(observe, function), why)):
+            raise CaptureError.because(reason)
         if why is not None:
             raise CaptureError(
                 f"the captured graph does not do what the model does: {why}\n"

@@ -13,14 +13,13 @@ import torch.fx
 from torch import Tensor
 
 from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.diagnosis.reasons import CHECKPOINT_OFF
 
 CONSTANT = "the constant "
 FIX = "use the parameter itself in both places, or a copy"
 FIX_CONSTANT = (
-    "read the parameter through its module only, not from a list or a closure; and turn off "
-    "torch.utils.checkpoint, which runs layers again after the call "
-    "(gradient_checkpointing_disable() in transformers): tinytorch.fx.checkpoint does that in the "
-    "graph"
+    "read the parameter through its module only, not from a list or a closure. Layers that run "
+    f"again in the backward read it after the call: {CHECKPOINT_OFF}"
 )
 
 

@@ -67,12 +67,19 @@ VALUE = (
     "follows from an input which stays (such as sizes) is known if that is named in constants=; "
     "with guarded=True the graph is of the value of the example, and checks it",
 )
+CHECKPOINT_OFF = (
+    "turn off torch.utils.checkpoint (gradient_checkpointing_disable() in transformers): "
+    "tinytorch.fx.checkpoint does that in the graph"
+)
 #: What is searched in the text of an error, and what it means. The first match counts.
 PATTERNS: list[tuple[str, str, str]] = [
     (r"in output, which is not a known type|Unsupported input type",
      "the model takes or returns an object that is neither a tensor nor a tuple, list or dict",
      "take and return tensors in tuples, lists and dicts (models of transformers do with "
      "use_cache=False), or register the class: torch.utils._pytree.register_pytree_node"),
+    (r"use_reentrant=True",
+     "torch.utils.checkpoint with use_reentrant=True gives no gradients to torch.autograd.grad",
+     f"{CHECKPOINT_OFF}; GraphOptimizer takes use_reentrant=False, too"),
     (r"functorch tensor|inside a function being vmapped|BatchedTensor|GradTrackingTensor",
      "a tensor of torch.vmap or torch.func (grad, jvp, vjp) is used outside of the function that "
      "it belongs to, or becomes a constant of the graph",
@@ -156,6 +163,17 @@ def calling_line(beyond: str = "\0") -> Line | None:
         file = frame.f_code.co_filename
         if _is_users(file) and not frame.f_code.co_name.startswith(beyond):
             return Line(file, number, linecache.getline(file, number, frame.f_globals).strip())
+    return None
+
+
+def line_that_calls(file: str) -> Line | None:
+    """The line of the user's that runs now, and calls what is defined in a file; None if none."""
+    is_called = False
+    for frame, number in traceback.walk_stack(sys._getframe(1)):  # innermost first
+        own = frame.f_code.co_filename
+        is_called = is_called or own == file
+        if is_called and _is_users(own):
+            return Line(own, number, linecache.getline(own, number, frame.f_globals).strip())
     return None
 
 

@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from tinytorch.fx.capture.comparison import difference, largest
 from tinytorch.fx.capture.layouts import same_layout
+from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.diagnosis.reasons import explain
 from tinytorch.fx.models import call, call_with_state
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import model_buffers_kept
@@ -94,7 +96,13 @@ def _gradients(
         return []
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.randn(y.shape, generator=generator).to(y) for y in sources]
-    return list(torch.autograd.grad(sources, leaves, weights, allow_unused=True))
+    try:
+        return list(torch.autograd.grad(sources, leaves, weights, allow_unused=True))
+    except RuntimeError as error:
+        reason = explain(error)
+        if "torch.utils.checkpoint" not in reason.text:  # else the error says enough
+            raise
+        raise CaptureError.because(reason) from error
 
 
 def _sharing(results: list[Tensor], inputs: list[Tensor]) -> set[tuple[str, str]]:
