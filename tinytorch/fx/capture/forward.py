@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,12 @@ from tinytorch.fx.capture.export import Exported, Exporter, as_tuple
 from tinytorch.fx.capture.guards import GuardError
 from tinytorch.fx.capture.old_values import keep_old_values
 from tinytorch.fx.capture.open_sizes import OTHER_SIZES, SizeGuards, have_same_ops
-from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_real_values
+from tinytorch.fx.capture.own_gradients import OwnGradients, check_gradients
+from tinytorch.fx.capture.real_run import (
+    check_on_real_values,
+    difference_on_real_values,
+    run_flat,
+)
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.capture.stopped_gradients import detach_stopped_gradients
 from tinytorch.fx.models import Batch, call, check_model
@@ -51,7 +57,8 @@ def capture_forward(
 
     Raises:
         ModelError: it is no module, or its inputs are of another floating-point type.
-        CaptureError: the model does what cannot be traced; `diagnose` says more.
+        CaptureError: the model does what cannot be traced (`diagnose` says more); or, while
+            gradients are recorded, it defines gradients that are not those of its forward.
     """
     check_model(model, inputs, trains=False)
     inputs = _distinct(inputs, model)
@@ -63,23 +70,29 @@ def capture_forward(
         detach_stopped_gradients(module)
     _mark_roles(module.graph, model)
     check_in_graph(module, fixed, exported.buffers)
-    leaves, eager = tree_leaves(inputs), _eager(model, inputs)
+    own = OwnGradients()
+    leaves, eager = tree_leaves(inputs), _eager(model, inputs, own)
     keep_old_values(module, leaves)
     written = (*model.buffers(), *_written_state(model, module))
     state = list({id(tensor): tensor for tensor in written}.values())
     check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
+    if own.found and torch.is_grad_enabled():
+        run = partial(run_flat, torch.fx.Interpreter(module), gradients=True)
+        check_gradients(own.found, model, run, eager, leaves, state)
     if dynamic_dims:
         _guard_sizes(module, exporter, exported, dynamic_dims, inputs, eager, state)
     return module
 
 
-def _eager(model: nn.Module, inputs: Batch) -> Callable[[list[Any]], Any]:
-    """The call of a model on the leaves of inputs like these."""
+def _eager(model: nn.Module, inputs: Batch, own: OwnGradients) -> Callable[[list[Any]], Any]:
+    """The call of a model on the leaves of inputs like these, which looks for own gradients."""
     spec = tree_flatten(inputs)[1]
 
     def eager(flat: list[Any]) -> Any:
-        with assigned_in_place(model):
-            return call(model, tree_unflatten(flat, spec))
+        with assigned_in_place(model), own:
+            result = call(model, tree_unflatten(flat, spec))
+        own.look_at(result)
+        return result
 
     return eager
 

@@ -247,11 +247,18 @@ def _headline(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
 
 
-def run_flat(interpreter: Interpreter, inputs: list[Any]) -> Any:
-    """The results of a graph for these inputs, without the form of the model's call."""
+def run_flat(interpreter: Interpreter, inputs: list[Any], gradients: bool = False) -> Any:
+    """The results of a graph for these inputs, without the form of the model's call.
+
+    Args:
+        gradients: whether they are recorded.
+    """
     module: Any = interpreter.module
     has_conversions = "autocast" in module.meta  # a graph of modules has not
-    with torch.no_grad(), autocast_off() if has_conversions else nullcontext():
+    with (
+        torch.set_grad_enabled(gradients),
+        autocast_off() if has_conversions else nullcontext(),
+    ):
         return interpreter.run(*inputs, enable_io_processing=False)
 
 

@@ -80,6 +80,9 @@ PATTERNS: list[tuple[str, str, str]] = [
     (r"use_reentrant=True",
      "torch.utils.checkpoint with use_reentrant=True gives no gradients to torch.autograd.grad",
      f"{CHECKPOINT_OFF}; GraphOptimizer takes use_reentrant=False, too"),
+    (r"fake tensor in the exported program",
+     "the model makes a tensor that torch.export takes for a constant of the trace, as x.data",
+     "write x.detach() instead of x.data, or use capture_joint or capture_step"),
     (r"functorch tensor|inside a function being vmapped|BatchedTensor|GradTrackingTensor",
      "a tensor of torch.vmap or torch.func (grad, jvp, vjp) is used outside of the function that "
      "it belongs to, or becomes a constant of the graph",
