@@ -100,6 +100,15 @@ def test_what_has_a_gradient_of_its_own_is_named(name: str, what: str) -> None:
         capture_forward(case.make(), case.inputs)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_compiled_model_is_captured_without_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """A mode that looks at all functions is traced by Dynamo, again and again."""
+    model = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend="eager")
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(capture_forward(model, (x,))(x), model(x))
+    assert not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
 def test_data_is_named_with_what_to_write() -> None:
     case = CATALOGUE["data_attribute"]
     with pytest.raises(CaptureError, match=r"write x.detach\(\) instead of x.data"):

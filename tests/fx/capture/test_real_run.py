@@ -271,3 +271,11 @@ def test_a_model_that_computes_something_else_while_it_is_traced_is_refused_and_
         ) as error:
             capture(model, batch)
         assert "return y * 2 if is_traced() else y" in str(error.value)
+
+
+def test_a_model_that_fails_itself_is_not_taken_for_a_limit_of_the_capture() -> None:
+    """Fake tensors of other dtypes may be multiplied, real ones not."""
+    with pytest.raises(
+        CaptureError, match=r"model itself fails on the example.*\n.*\n.*same dtype"
+    ):
+        capture_step(nn.Linear(4, 4).double(), (torch.ones(2, 4),), loss=lambda m, b: m(*b).sum())

@@ -89,7 +89,7 @@ def _eager(model: nn.Module, inputs: Batch, own: OwnGradients) -> Callable[[list
     spec = tree_flatten(inputs)[1]
 
     def eager(flat: list[Any]) -> Any:
-        with assigned_in_place(model), own:
+        with assigned_in_place(model), own.hooks_seen():
             result = call(model, tree_unflatten(flat, spec))
         own.look_at(result)
         return result

@@ -8,13 +8,13 @@ its graph are compared with its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.fx.capture.comparison import first_difference, is_inexact
@@ -33,21 +33,31 @@ FIX = (
 )
 
 
-class OwnGradients(TorchFunctionMode):
-    """Looks for gradients that a model defines itself, in a call of it with gradients recorded.
+class OwnGradients:
+    """Looks for gradients that a model defines itself, in calls of it with gradients recorded.
 
     Attributes:
         found: their names.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.found: list[str] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.register_hook:
+    @contextmanager
+    def hooks_seen(self) -> Iterator[None]:
+        """Look for hooks that tensors get in the block. (A mode that sees all functions would be
+        traced, with a warning, where the model is compiled.)"""
+        original = Tensor.register_hook
+
+        def register_hook(tensor: Tensor, hook: Any) -> Any:
             self.found.append("a hook on a tensor")
-        return func(*args, **(kwargs or {}))
+            return original(tensor, hook)  # type: ignore[no-untyped-call]
+
+        Tensor.register_hook = register_hook  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Tensor.register_hook = original  # type: ignore[method-assign]
 
     def look_at(self, result: Any) -> None:
         """Look for custom functions in the history of a result."""

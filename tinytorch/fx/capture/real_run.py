@@ -60,6 +60,7 @@ SEED = 0
 LINEAR_WALKS = (aten._fused_sgd.tensor_lr, aten._fused_adam.tensor_lr, aten._fused_adamw.tensor_lr)
 DRAWS = aten.bernoulli.p
 FAILS = "the captured graph fails on the example"
+MODEL_FAILS = "the model itself fails on the example"
 RUN_EAGERLY = "this is a limit of the capture, and no fault of the model; run it eagerly"
 OTHER_WHILE_TRACED = "the model computes something else while it is traced or compiled"
 ASKS = (
@@ -115,7 +116,7 @@ def check_on_real_values(
         except Exception as error:  # a graph may fail in any way
             if is_out_of_memory(error):
                 raise
-            raise of_reason(CaptureError, FAILS, RUN_EAGERLY, error) from error
+            raise _of_failure(error, partial(observe, function)) from error
         try:
             expected = observe(function)
         except Exception as error:  # a model may raise anything
@@ -128,22 +129,34 @@ def check_on_real_values(
         if why is not None and any(device.type == "cuda" for device in devices):
             with WithoutCudnn():  # type: ignore[no-untyped-call]
                 why = first_difference(found, observe(function))
-        if why is not None and first_difference(observe(function), expected) is not None:
-            raise UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
-        if why is not None and _is_flag(observe, function, found):
-            line = _line_that_asks(observe, function, expected)
-            raise CaptureError.because(Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line))
-        if why is not None and (reason := checkpoint_reason(partial(observe, function), why)):
-            raise CaptureError.because(reason)
         if why is not None:
-            raise CaptureError(
-                f"the captured graph does not do what the model does: {why}\n"
-                "  see tinytorch.fx.diagnose"
-            )
+            raise _of_difference(why, observe, function, found, expected, outputs is not None)
     run.lay_out_results(list(expected.values())[: len(expected) - len(state)])
     if run.is_mended:
         module.graph.lint()
         module.recompile()
+
+
+def _of_difference(
+    why: str,
+    observe: Callable[[Any], dict[Slot, Any]],
+    function: Callable[[list[Any]], Any],
+    found: dict[Slot, Any],
+    expected: dict[Slot, Any],
+    has_backward: bool,
+) -> CaptureError:
+    """The error for a graph that differs from its function, with the cause if that can be seen."""
+    if first_difference(observe(function), expected) is not None:
+        return UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
+    if _is_flag(observe, function, found):
+        line = _line_that_asks(observe, function, expected)
+        return CaptureError.because(Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line))
+    reason = checkpoint_reason(partial(observe, function), why) if has_backward else None
+    if reason is not None:
+        return CaptureError.because(reason)
+    return CaptureError(
+        f"the captured graph does not do what the model does: {why}\n  see tinytorch.fx.diagnose"
+    )
 
 
 def difference_on_real_values(
@@ -240,6 +253,17 @@ def _unrepeatable(error: Exception) -> CaptureError:
 def of_reason(kind: type[CaptureError], text: str, fix: str, error: Exception) -> CaptureError:
     """An error of ours that names the user's line behind another error."""
     return kind.because(Reason(text, fix, user_line(error), _headline(error)))
+
+
+def _of_failure(error: Exception, run: Callable[[], Any]) -> CaptureError:
+    """Of a graph that fails on the example: the model itself may, too."""
+    try:
+        run()
+    except Exception as own:  # a model may raise anything
+        if is_out_of_memory(own):
+            raise
+        return of_reason(CaptureError, MODEL_FAILS, "call it, and mend that first", own)
+    return of_reason(CaptureError, FAILS, RUN_EAGERLY, error)
 
 
 def _headline(error: Exception) -> str:
