@@ -293,6 +293,16 @@ def test_a_second_backward_says_what_to_do(made: Checkpointed) -> None:
         loss.backward()
 
 
+def test_a_penalty_on_gradients_is_refused() -> None:
+    """It had no gradient itself, in silence, beside a loss that had one."""
+    x = numbers(3, 4).requires_grad_()
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    made = checkpoint(model, (x,), 1.0, strategies=FAST)
+    with pytest.raises(TinyTorchError, match=r"create_graph=True.*: call the model itself"):
+        torch.autograd.grad(made(x).sum(), x, create_graph=True)
+    torch.autograd.grad(made(x).sum(), x)
+
+
 def test_nothing_leaks(made: Checkpointed) -> None:
     output = made(numbers(64, 32))
     reference = weakref.ref(output)

@@ -62,7 +62,8 @@ class OptimizedModule(nn.Module):
 
     If it is frozen, weights are folded and packed into its one graph, for inference: it computes no
     gradients and has no training mode, and refuses calls once the model's weights have changed,
-    of which it would see a part. Else it has a graph for training and one for evaluation,
+    of which it would see a part. (But writes through `.data` or NumPy are not seen: PyTorch counts
+    the others.) Else it has a graph for training and one for evaluation,
     which use the model's own parameters and buffers, and can be trained; it refuses calls while a
     part of the model is in another mode than in the capture.
 

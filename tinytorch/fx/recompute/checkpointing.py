@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten
 
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
@@ -108,9 +107,13 @@ class _Step(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         parts, kept = ctx.parts, ctx.kept
+        if torch.is_grad_enabled():  # or what depends on the gradients would have none, in silence
+            raise TinyTorchError(
+                "gradients of a checkpointed model cannot be differentiated (create_graph=True): "
+                "call the model itself for that, or use capture_step"
+            )
         if kept is None:
             raise TinyTorchError(
                 "the backward of a checkpointed model ran before and freed what it kept; "
@@ -149,7 +152,8 @@ class Checkpointed(nn.Module):
 
     For each shape of batch, for training and evaluation mode and for autocast, it is captured once;
     and again where a layer is another one, or a parameter has another shape or dtype. Where no
-    gradients are asked for, the model itself runs.
+    gradients are asked for, the model itself runs. Its gradients cannot be differentiated: a
+    backward with create_graph=True is a TinyTorchError.
 
     Attributes:
         model: what was checkpointed; parameters and buffers are its own.
