@@ -266,7 +266,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              begin in training (training 38); layers without a quantized form,
 #                              before one is replaced (compression 38); parameters from files
 #                              (serialization 19); graphs without shapes, passes that are none
-#                              (graph 26).
+#                              (graph 26). Gradients that a model defines itself, buffers whose
+#                              old value a backward reads, parameters that are frozen later, an
+#                              optimizer's groups, layers that run again in a capture (fx 370).
 BUDGETS = {
     "tinytorch": 9_301,
     "tinytorch/replay": 1_860,
@@ -289,7 +291,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_853,
     "tinytorch/onnx": 2_105,
-    "tinytorch/fx": 13_593,
+    "tinytorch/fx": 13_963,
     "tito": 8_318,
     "tito/course": 5_615,
     "tito/ladder": 715,
