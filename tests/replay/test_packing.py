@@ -54,12 +54,18 @@ def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Tensor:
     return from_numpy(rng.standard_normal(shape).astype(dtype))
 
 
+def unaligned(t: Tensor) -> Tensor:
+    """As a file may have it: a header of one byte before the numbers."""
+    array = t.numpy()
+    return from_numpy(np.frombuffer(b" " + array.tobytes(), array.dtype, offset=1).reshape(t.shape))
+
+
 @given(
     m=st.integers(1, 40),
     n=st.integers(80, 250),
     dtype=st.sampled_from([np.float32, np.float64]),
     has_bias=st.booleans(),
-    layout=st.sampled_from(["rows", "columns", "every second", "x in columns"]),
+    layout=st.sampled_from(["rows", "columns", "every second", "x in columns", "unaligned"]),
     count=st.integers(1, 2),
 )
 @settings(max_examples=30)
@@ -71,6 +77,8 @@ def test_the_bits_are_those_of_each_product_alone(
     w, x = numbers(n, 2 * n, dtype=dtype), numbers(m, n, dtype=dtype)
     b = numbers(n, dtype=dtype) if has_bias else None
     x = x.T.contiguous().T if layout == "x in columns" else x
+    if layout == "unaligned":
+        x, b = (None if t is None else unaligned(t) for t in (x, b))
     parts = {"columns": w[:, :n].contiguous().T, "every second": w[:, ::2]}
     weights = [parts.get(layout, w[:, :n].contiguous())]
     before = tinytorch.get_num_threads()

@@ -202,7 +202,7 @@ class PrepackedWeight:
             )
         self.shape, self.dtype = w.shape, w.dtype
         self._nothing = np.empty(0, w.dtype)
-        self._bias = self._nothing if bias is None else np.ascontiguousarray(bias)
+        self._bias = self._nothing if bias is None else in_order(bias)
         self._entries = _entries(w.dtype, function)
         lanes = REGISTER_BYTES // w.itemsize
         self._panel_count = -(-n // (TILE_VECTORS * lanes))
@@ -213,15 +213,10 @@ class PrepackedWeight:
         """`multiply` for m rows on this thread, with nothing else between the call and the kernel.
 
         It takes x and out as `multiply` does, whose shapes and dtypes the caller answers for, and
-        raises BufferError where one is not in C order.
+        raises BufferError where one is not in C order, or not aligned.
         """
-        product, panels, bias, nothing = (
-            self._entries.product,
-            self._panels,
-            self._bias,
-            self._nothing,
-        )
-        return lambda x, out: product(m, x, panels, bias, nothing, out)
+        product, weight = self._entries.product, (self._panels, self._bias, self._nothing)
+        return lambda x, out: product(m, x, *weight, out)
 
     def multiply(
         self, x: Array, out: Array, other: Array | None = None, most_threads: int | None = None

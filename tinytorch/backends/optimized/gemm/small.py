@@ -112,7 +112,7 @@ def packed_linear(plan: Plan) -> tuple[Callable[..., Packed], Product] | None:
 
     def product(x: Array, weight: Packed) -> Array:
         w, b, multiply = weight
-        if multiply is not None and x.flags.c_contiguous:
+        if multiply is not None and x.flags.c_contiguous and x.flags.aligned:
             out = empty(shape, dtype)
             multiply(x, out)
             return out
