@@ -57,7 +57,8 @@ X, Y, Z = numbers(4, 32), numbers(4, 32, seed=1), numbers(4, 32, seed=2)
     ("function", "expected"),
     [
         (gates, [3, "part", "part", "part"]),
-        # two are not worth it; nor is there one for what has nothing in common
+        (lambda x, y, z: ((x + y) * 2.0, (x - y) * 3.0), [2, "part", "part"]),
+        # two of single ops are not worth it; nor is there one for what has nothing in common
         (lambda x, y, z: (x * y, x + y), ["mul", "add"]),
         (lambda x, y, z: (x.exp(), y.tanh(), z.sigmoid()), ["exp", "tanh", "sigmoid"]),
         # one that reads another, what others read besides, and what a sum reads in between

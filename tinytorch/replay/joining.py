@@ -23,7 +23,7 @@ from tinytorch.program import Program
 from tinytorch.replay.fusion import MOST_INPUTS, can_fuse, no_rule, one_loop
 from tinytorch.replay.trace import Slot, Step, Trace
 
-LEAST_LOOPS = 3  # two save one call, for machine code that nothing else has
+LEAST_LOOPS = 3  # two save one call, for machine code that nothing else has; as a run has anyway
 LARGEST = 2**20  # bytes of a result: threads share what is larger
 
 PART = Op("part", "results", "part", shapes.broadcast, no_rule, no_rule)  # `part_of`, in a program
@@ -50,6 +50,11 @@ class _Group:
     def __or__(self, other: _Group) -> _Group:
         return _Group(self.meta, self.steps | other.steps)
 
+    def pays(self) -> bool:
+        """Whether there are enough loops, or two that are runs of their own."""
+        runs = [step for step in self.steps.values() if isinstance(step.plan.op.scalar, Program)]
+        return len(self.steps) >= LEAST_LOOPS or len(runs) > 1
+
     def fits(self, other: _Group) -> bool:
         """Whether these and others have something in common, and not too much else."""
         if self.meta is not other.meta or (self.made | self.read).isdisjoint(other.read):
@@ -71,7 +76,7 @@ def join_loops(
     """
     if not fusible:  # casts are in any loop, and here there is none
         return [*steps]
-    groups = [group for group in _groups(steps, fusible) if len(group.steps) >= LEAST_LOOPS]
+    groups = [group for group in _groups(steps, fusible) if group.pays()]
     group_of = {n: group for group in groups for n in group.made}
     wanted = set(kept)
     for step in steps:
