@@ -112,10 +112,11 @@ def _groups(steps: Sequence[Step], fusible: frozenset[str]) -> list[_Group]:
 def _is_loop(step: Step, fusible: frozenset[str]) -> bool:
     """Whether a step is a loop over elements, with one result for each."""
     op, meta = step.plan.op, step.plan.meta
-    is_program = isinstance(op.scalar, Program) and not step.params
-    if not is_program and not (op.kind == "elementwise" and can_fuse(step, fusible)):
-        return False
-    return meta.dtype in (float32, float64) and meta.ndim > 0 and meta.nbytes <= LARGEST
+    if isinstance(op.scalar, Program):
+        is_here = not step.params  # or it sums up what the loop gives
+    else:
+        is_here = op.kind == "elementwise" and can_fuse(step, fusible)
+    return is_here and meta.dtype in (float32, float64) and meta.ndim > 0 and meta.nbytes <= LARGEST
 
 
 def _as_one(trace: Trace, group: _Group, wanted: set[int]) -> list[Step]:
