@@ -186,7 +186,17 @@ def test_a_program_does_what_the_function_does(name: str, arguments: Any, hot: N
 
 @pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
-    "name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather", "hypot", "F.hardswish"]
+    "name",
+    [
+        "F.cross_entropy",
+        "F.group_norm",
+        "norm",
+        "tril",
+        "gather",
+        "hypot",
+        "F.hardswish",
+        "F.cosine_embedding_loss",
+    ],
 )
 def test_programs_of_compiled_kernels(name: str, arguments: Any, hot: None) -> None:
     with tinytorch.using_backend(OptimizedBackend()):
