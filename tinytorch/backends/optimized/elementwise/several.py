@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tinytorch.backends.base import Slice
-from tinytorch.backends.optimized.elementwise.loop_text import nested_source
-from tinytorch.backends.optimized.elementwise.loops import loops_of
-from tinytorch.backends.optimized.elementwise.nest import Shape, steps_of_slices
-from tinytorch.backends.optimized.elementwise.specialized import entry_for, specialize
+from tinytorch.backends.optimized.elementwise.nest import Shape
+from tinytorch.backends.optimized.elementwise.specialized import loop_along_rows, specialize
 from tinytorch.dtypes import Array
-from tinytorch.jit import buffers, threads
+from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import in_order
 from tinytorch.program import Program
 
@@ -31,14 +27,11 @@ def specialize_several(
 ) -> Several | None:
     """As `specialized.specialize_slices`, for a program with several results, and perhaps without
     slices."""
-    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
-    rows = steps_of_slices(shape, shapes, slices)
-    if rows is None or math.prod(shape) >= threads.SERIAL_BELOW:
+    loop = loop_along_rows(program, dtype, shapes, bools, slices)
+    if loop is None:
         return None
-    kinds, length, geometry = rows
-    loops = loops_of(program, dtype)
-    loop = partial(entry_for(loops, bools, nested_source, kinds), 0, length, geometry)
-    empty, each = buffers.allocator(shape, dtype), range(loops.results)
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    empty, each = buffers.allocator(shape, dtype), range(len(program.results))
 
     def run(*operands: Any) -> tuple[Array, ...]:
         outs = tuple([empty(shape, dtype) for _ in each])

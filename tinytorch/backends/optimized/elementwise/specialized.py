@@ -63,6 +63,27 @@ def specialize(
     return serial if beside is None else _side_by_side(loops, shapes, bools, beside, serial)
 
 
+def loop_along_rows(
+    scalar: Scalar,
+    dtype: np.dtype[Any],
+    shapes: tuple[Shape | None, ...],
+    bools: frozenset[int],
+    slices: Mapping[int, Slice],
+) -> Callable[..., Any] | None:
+    """The loop along the rows of arrays in C order, some of which are given as what they are cut
+    from. It takes operands, then memory for each result, and raises BufferError for another order.
+
+    None where rows are too short, or several threads would share the work.
+    """
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    rows = steps_of_slices(shape, shapes, slices)
+    if rows is None or math.prod(shape) >= threads.SERIAL_BELOW:
+        return None
+    kinds, length, geometry = rows
+    entry = _entry(loops_of(scalar, dtype), bools, nested_source, kinds)
+    return partial(entry, 0, length, geometry)
+
+
 def specialize_slices(
     scalar: Scalar,
     dtype: np.dtype[Any],
@@ -78,14 +99,12 @@ def specialize_slices(
     Args:
         slices: of such operands, by position.
     """
-    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
-    rows = steps_of_slices(shape, shapes, slices)
-    if rows is None or math.prod(shape) >= threads.SERIAL_BELOW:
+    loop = loop_along_rows(scalar, dtype, shapes, bools, slices)
+    if loop is None:
         return None
-    kinds, length, geometry = rows
-    loops = loops_of(scalar, dtype)
-    loop = partial(entry_for(loops, bools, nested_source, kinds), 0, length, geometry)
-    result, ordinary = loops.result, cache(partial(specialize, scalar, dtype, shapes, bools))
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    result = loops_of(scalar, dtype).result
+    ordinary = cache(partial(specialize, scalar, dtype, shapes, bools))
     empty = buffers.allocator(shape, result)
 
     def run(*operands: Any) -> Array:
@@ -114,7 +133,7 @@ def _serial(
     dtype = loops.result
     if math.prod(shape) >= threads.SERIAL_BELOW:
         return None
-    kinds, entry = "".join(kind_of(s, shape) for s in shapes), partial(entry_for, loops, bools)
+    kinds, entry = "".join(kind_of(s, shape) for s in shapes), partial(_entry, loops, bools)
     if not {"b", "r"}.isdisjoint(kinds):
         nest = Nest(shape, shapes)
         if nest.kinds is None:
@@ -202,7 +221,7 @@ def _side_by_side(
         wide, tuple([None if s is None else wide if s == whole else (length,) for s in shapes])
     )
     assert nest.kinds is not None
-    entry = entry_for(loops, bools, nested_source, nest.kinds)
+    entry = _entry(loops, bools, nested_source, nest.kinds)
     loop = partial(entry, 0, nest.length, nest.geometry)
     rows = frozenset([i for i, s in enumerate(shapes) if s is not None and s != whole])
     dtype = loops.result
@@ -323,7 +342,7 @@ def _turned(loop: Callable[..., Any], order: tuple[int, ...], shape: Shape) -> I
     return run
 
 
-def entry_for(
+def _entry(
     loops: Loops,
     bools: frozenset[int],
     source: Callable[..., str],
