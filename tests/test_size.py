@@ -269,9 +269,12 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (graph 26). Gradients that a model defines itself, buffers whose
 #                              old value a backward reads, parameters that are frozen later, an
 #                              optimizer's groups, layers that run again in a capture (fx 370).
+#                              A warning where a program could not be made (replay 15); kernels by
+#                              shape in a file of their own, ordinary numbers (optimized 24); erfc in few terms where
+#                              float32 has no more, and its gradient (core 11).
 BUDGETS = {
-    "tinytorch": 9_301,
-    "tinytorch/replay": 1_864,
+    "tinytorch": 9_312,
+    "tinytorch/replay": 1_879,
     "tinytorch/nn": 6_442,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 864,
@@ -285,7 +288,7 @@ BUDGETS = {
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
     "tinytorch/backends": 2_891,
-    "tinytorch/backends/optimized": 12_364,
+    "tinytorch/backends/optimized": 12_388,
     "tinytorch/jit": 2_311,
     "tinytorch/graph": 4_576,
     "tinytorch/graph/recompute": 890,

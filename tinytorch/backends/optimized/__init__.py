@@ -10,6 +10,7 @@ attention       scores, softmax and values a block at a time
 pooling         windows of images
 quantized       products with weights of 8 and 4 bits
 optimizers      a step as one pass over the parameters
+by_shape        kernels made for the shapes of a call
 precompile      the library compiled, or loaded, at once
 backend         which kernel runs which op
 symbols         all this as C functions, for code that the compiler generates

@@ -16,9 +16,10 @@ from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.blocked.elementwise import UNCOMPILED, looped
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
+from tinytorch.backends.optimized.by_shape import BY_SHAPE
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
-from tinytorch.backends.optimized.elementwise import activations, casts
+from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import Scalar
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.elementwise.several import one_by_one, specialize_several
@@ -30,7 +31,7 @@ from tinytorch.backends.optimized.gemm.matmul import (
     matmul,
     own_affine,
 )
-from tinytorch.backends.optimized.pooling import average, maximum, small as small_pooling
+from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
     bisection,
@@ -39,7 +40,6 @@ from tinytorch.backends.optimized.rows import (
     ctc,
     embedding,
     extremes,
-    fold,
     group_norm,
     layer_norm,
     movement,
@@ -48,9 +48,7 @@ from tinytorch.backends.optimized.rows import (
     reductions,
     scans,
     selection,
-    small,
     small_index,
-    small_order,
     softmax,
     uniform,
 )
@@ -58,7 +56,6 @@ from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
-from tinytorch.shapes import contiguous_strides
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -68,7 +65,6 @@ _BRANCHING = frozenset(("pow",))
 _BY_NUMPY = _BRANCHING | frozenset(
     ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )
-
 
 _VIEWS = frozenset((reference.reshape, reference.permute, reference.slice_))
 
@@ -267,7 +263,7 @@ class OptimizedBackend(NumpyBackend):
         op = plan.op
         if isinstance(op.scalar, Program):
             return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
-        by_shape = _BY_SHAPE.get(op.name)
+        by_shape = BY_SHAPE.get(op.name)
         if by_shape is not None and self._has_own(op):
             kernel = by_shape(plan)
             if kernel is not None:
@@ -342,77 +338,6 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
 _EXACT: Any = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative
 }  # fmt: skip
-_UFUNCS: Any = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
-
-
-def _reduction(plan: Plan) -> Kernel | None:
-    """The kernel of a reduction of integers, or of a few floats, by shape; None for another."""
-    (x,) = plan.operands
-    assert isinstance(x, TensorMeta)
-    dtype, params = x.dtype.dtype, dict(plan.params)
-    if "dim" in params:  # of a product
-        params["dims"] = (params.pop("dim"),)
-    of_truth = dtype == np.bool_ and plan.op.name in ("amax", "amin")
-    if dtype in (_F32, _F64) or (x.size and (dtype == np.int64 or of_truth)):
-        return reductions.specialize(plan.op.name, dtype, x.shape, **params)
-    ufunc, shape, result = _UFUNCS[plan.op.name], plan.meta.shape, plan.meta.dtype.dtype
-
-    def reduce(a: Array, **_: Any) -> Array:  # into an array: NumPy would make a number of one
-        out = np.empty(shape, result)
-        return ufunc.reduce(a, params["dims"], None, out, params["keepdim"])
-
-    reduce.gives_arrays = True  # type: ignore[attr-defined]
-    return reduce
-
-
-def _expand(plan: Plan) -> Kernel:
-    (x,) = plan.operands
-    assert isinstance(x, TensorMeta)
-    shape = plan.meta.shape
-    new, of_x = len(shape) - x.ndim, contiguous_strides(x.shape, x.dtype.itemsize)
-    strides = [
-        0 if x.shape[i] == 1 != n else stride
-        for i, (n, stride) in enumerate(zip(shape[new:], of_x, strict=True))
-    ]
-    return reference.view_maker(shape, [*(0,) * new, *strides], 0, reference.expand)
-
-
-def _unfold(plan: Plan) -> Kernel:
-    (x,) = plan.operands
-    assert isinstance(x, TensorMeta)
-    *before, each = contiguous_strides(x.shape, x.dtype.itemsize)
-    strides = [*before, plan.params["step"] * each, each]
-    return reference.view_maker(plan.meta.shape, strides, 0, reference.unfold)
-
-
-#: Kernels by shape, for ops whose kernel no subclass has replaced; None for the ordinary one.
-_BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
-    **dict.fromkeys(("sum", "amax", "amin", "prod"), _reduction),
-    **dict.fromkeys(small.ALONG, small.along),
-    **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
-    "partial_argsort": small_order.partial_argsort,
-    "argsort": small_order.argsort,
-    "gather": small_index.gather,
-    "scatter": small_index.scatter,
-    "take": small_index.take,
-    "scatter_add": small_index.scatter_add,
-    "avg_pool2d": small_pooling.avg_pool2d,
-    "max_pool2d": small_pooling.max_pool2d,
-    "reshape": movement.reshape,
-    "copy": movement.copy,
-    "cast": casts.cast,
-    "cross_entropy": cross_entropy.small,
-    "cross_entropy_backward": cross_entropy.small_backward,
-    "cat": movement.cat,
-    "unslice": movement.unslice,
-    "expand": _expand,
-    "unfold": _unfold,
-    "fold": fold.fold,
-    "linear": small_products.linear,
-    "linear_weight": small_products.linear_weight,
-    "matmul": small_products.matmul,
-    "uniform": uniform.small,
-}
 
 
 def _exp2(b):  # type: ignore[no-untyped-def]
