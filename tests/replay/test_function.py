@@ -19,7 +19,8 @@ from tinytorch.dispatch import Mode, apply
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.replay import NotReplayable, function as replaying, keep, make_program, replayed
 from tinytorch.replay.gradients import Several, _Parts
-from tinytorch.state import current_backend
+from tinytorch.replay.trace import Trace
+from tinytorch.state import STATE, current_backend
 from tinytorch.tensor import Tensor
 
 
@@ -90,6 +91,30 @@ def test_large_tensors_have_programs_whose_gradients_run_little_twice(hot: None)
     assert programs(summed_sine) == [False]
     assert runs(tinytorch.sum)
     assert runs(tinytorch.index_select)  # it reads a few elements
+
+
+@replayed
+def faulty(x: Tensor) -> Tensor:
+    if isinstance(STATE.get().mode, Trace):
+        raise KeyError("a fault of ours")
+    return x * 2.0
+
+
+@replayed
+def dependent(x: Tensor) -> Tensor:
+    return x * x.max().item()
+
+
+def test_an_error_while_a_program_is_made_is_told_and_a_reason_is_not(hot: None) -> None:
+    x = tinytorch.ones(3)
+    for _ in range(3):
+        dependent(x)
+    assert programs(dependent) == [False]
+    faulty(x)
+    with pytest.warns(RuntimeWarning, match="faulty runs op by op.*KeyError: 'a fault of ours'"):
+        assert faulty(x).tolist() == [2.0, 2.0, 2.0]
+    assert programs(faulty) == [False]
+    assert faulty(x).tolist() == [2.0, 2.0, 2.0]  # without another word
 
 
 def test_a_call_on_large_tensors_counts_as_many(monkeypatch: pytest.MonkeyPatch) -> None:

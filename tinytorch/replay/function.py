@@ -7,7 +7,7 @@ as such a kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
@@ -21,6 +21,7 @@ from tinytorch.replay import no_tensor
 from tinytorch.replay.calls import Call, split_of, splits, tensors_of
 from tinytorch.replay.fusion import LARGEST
 from tinytorch.replay.gradients import Gradients, Several, Traced
+from tinytorch.replay.trace import if_replayable
 from tinytorch.state import STATE, State
 
 HOT = 32  # calls of one kind before a program is made, which takes about as long as so many calls
@@ -226,7 +227,7 @@ def _called(function: Any, key: Any, calls: int, state: State, args: Any, option
     calls = next_count(programs, key, calls, largest)
     if not calls:
         programs[key] = False  # while it is made, and where it cannot be
-        with suppress(Exception):  # it did run; so whatever it is, a trace is not possible
+        with if_replayable(function.__name__):
             programs[key] = make_program(function, backend, args, options, largest > LARGEST)
     return result
 

@@ -11,7 +11,6 @@ gradients that will be differentiated again take the step as it is written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from tinytorch import backends, tensor_class
@@ -22,7 +21,7 @@ from tinytorch.history import Record
 from tinytorch.op import Params
 from tinytorch.replay.function import next_count
 from tinytorch.replay.program import compile_trace
-from tinytorch.replay.trace import NotReplayable, Trace, Tracing
+from tinytorch.replay.trace import NotReplayable, Trace, Tracing, if_replayable
 from tinytorch.state import STATE
 
 Tensor = Any
@@ -188,7 +187,7 @@ def _count(
     if not next_count(programs, key, calls, g.meta.nbytes):
         programs[key] = False  # while it is made, and where it cannot be
         trace = Trace()
-        with suppress(Exception):  # whatever it is, the step itself meets it too
+        with if_replayable(f"the gradient of {record.op.name}"):
             programs[key] = _made(trace, backend, record, g, which, step)
         trace.clear()
 

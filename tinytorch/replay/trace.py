@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +45,25 @@ def holds(tensor: Tensor, condition: Callable[..., Any], *args: Any, traced: boo
         return traced
     data.trace.guards.append(Guard(data.index, condition, args))
     return True
+
+
+@contextmanager
+def if_replayable(name: str) -> Iterator[None]:
+    """A block that makes a program of `name`, or finds that there is none: then its ops run alone.
+
+    An error of any other kind is told of: the results are right without a program, but slower.
+    """
+    try:
+        yield
+    except NotReplayable:
+        pass
+    except Exception as error:
+        warnings.warn(
+            f"{name} runs op by op, more slowly than it could, as no program could be made of it: "
+            f"{type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def must_run(why: str) -> None:
