@@ -28,10 +28,10 @@ def hardtanh(
     """
     if min_val > max_val:  # of NaN that is not true: it makes everything NaN
         raise ValueError(f"hardtanh: min_val {min_val} must not be above max_val {max_val}")
-    is_whole = float(min_val).is_integer() and float(max_val).is_integer()
-    if not x.dtype.is_floating_point and is_whole:
+    is_float = x.dtype.is_floating_point
+    if not is_float and float(min_val).is_integer() and float(max_val).is_integer():
         min_val, max_val = int(min_val), int(max_val)  # integers stay integers
-    if not x.requires_grad and isinstance(x._data, np.ndarray):
+    if not is_float or (not x.requires_grad and isinstance(x._data, np.ndarray)):
         return clip(x, min_val, max_val)
     bound = clip(x, min_val, max_val).detach()
     is_nan = min_val != min_val or max_val != max_val
