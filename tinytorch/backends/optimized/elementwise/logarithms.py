@@ -41,6 +41,7 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
     ln2_high, ln2_low, half, one, two = f.ln2_high, f.ln2_low, real(0.5), real(1), real(2)
     zero = real(0)
     smallest, infinity, nan = np.finfo(real).smallest_normal, real(math.inf), real(math.nan)
+    infinity_bits = int(infinity.view(integer))
     lift_bits = integer(int(mantissa) + 2)
     lift = real(2.0 ** int(lift_bits))
     root_half_bits = int(real(math.sqrt(0.5)).view(integer))
@@ -61,14 +62,20 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
         s = m / (two + m)
         square = s * s
         tail = half * m * m
-        edge = -infinity if x == 0 else x
-        return power, m, tail, s * (tail + square * series(square)), nan if x < 0 else edge
+        above = x if x > zero else nan
+        return power, m, tail, s * (tail + square * series(square)), -infinity if x == 0 else above
+
+    @exact_kernel
+    def is_ordinary(x: Any) -> Any:
+        """Whether 0 < x < inf. Of comparisons of numbers LLVM makes a test of their class, by many
+        instructions where the processor has none for it; of these, one."""
+        return (bits(x) > 0) & (bits(x) < infinity_bits)
 
     @exact_kernel
     def log(x: Any) -> Any:
         power, m, tail, rest, edge = parts(x)
         result = power * ln2_high - ((tail - fma(power, ln2_low, rest)) - m)
-        return result if (zero < x) & (x < infinity) else edge
+        return result if is_ordinary(x) else edge
 
     @exact_kernel
     def log1p(x: Any) -> Any:
@@ -77,7 +84,7 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
         low = x - (total - one) if x < one else one - (total - x)
         power, m, tail, rest, edge = parts(total)
         result = power * ln2_high - ((tail - (fma(power, ln2_low, rest) + low / total)) - m)
-        result = result if (zero < total) & (total < infinity) else edge
+        result = result if is_ordinary(total) else edge
         return x if x == 0 else result
 
     def of_base(base: int) -> Callable[[Any], Any]:
@@ -92,7 +99,7 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], ...]:
             lost = (m - of_m) - (tail - rest)
             small = fma(of_m, low, fma(lost, high, power * two_low))
             result = fma(power, two_high, fma(of_m, high, small))
-            return result if (zero < x) & (x < infinity) else edge
+            return result if is_ordinary(x) else edge
 
         return log_to_base
 
