@@ -270,8 +270,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              old value a backward reads, parameters that are frozen later, an
 #                              optimizer's groups, layers that run again in a capture (fx 370).
 #                              A warning where a program could not be made (replay 15); kernels by
-#                              shape in a file of their own, ordinary numbers (optimized 24); erfc in few terms where
-#                              float32 has no more, and its gradient (core 11).
+#                              shape in a file of their own, what is no ordinary number (optimized
+#                              24); erfc in few terms where float32 has no more (core 11).
 BUDGETS = {
     "tinytorch": 9_312,
     "tinytorch/replay": 1_879,
