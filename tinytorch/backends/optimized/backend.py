@@ -52,7 +52,7 @@ from tinytorch.backends.optimized.rows import (
     softmax,
     uniform,
 )
-from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
+from tinytorch.dtypes import Array, Shape, TensorMeta, bool_, int64
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
@@ -305,7 +305,9 @@ class OptimizedBackend(NumpyBackend):
         if isinstance(op.scalar, Program):
             return op.scalar
         is_ours = op.kind == "elementwise" and op.name not in _BY_NUMPY
-        if not is_ours or self._is_overridden(op) or dtype.dtype not in (_F32, _F64):
+        # of whole numbers NumPy branches at each element, where it does not have vector code
+        is_common = dtype.dtype in (_F32, _F64) or (op is ops.where and dtype is int64)
+        if not is_ours or self._is_overridden(op) or not is_common:
             return None
         assert op.scalar is not None
         if op not in LIMITED_OPS:

@@ -237,6 +237,20 @@ def test_a_small_kernel_takes_truth_values_and_numbers(rng):
             )
 
 
+@pytest.mark.parametrize("shape", [(5, 33), (300, 512)])
+def test_a_condition_chooses_among_whole_numbers_without_rounding_one(shape, rng) -> None:
+    a, b = rng.integers(-(2**63), 2**63 - 1, (2, *shape))
+    condition = rng.random(shape) < 0.5
+    with using_backend("optimized"):
+        for x, y in ((a, b), (a, b[0]), (a, 2**53 + 1), (-(2**63), b)):
+            for turned in (False, True):
+                given = [v.T if turned and np.ndim(v) == 2 else v for v in (condition, x, y)]
+                given[2] = given[2][:, None] if turned and np.ndim(y) == 1 else given[2]
+                tensors = [from_numpy(v) if isinstance(v, np.ndarray) else v for v in given]
+                found = apply(ops.where, *tensors).numpy()
+                np.testing.assert_array_equal(found, np.where(*given), strict=True)
+
+
 @pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("shapes", [[(7, 101)] * 2, [(7, 101), (101,)], [(3, 5, 7), (5, 1)]])
 def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):

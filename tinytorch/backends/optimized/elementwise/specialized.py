@@ -50,7 +50,7 @@ def specialize(
     """The kernel of a definition for arrays of one dtype and for these shapes only.
 
     Args:
-        dtype: float32 or float64.
+        dtype: float32 or float64; or int64, where the definition divides nothing.
         shapes: of the operands; None for a Python scalar.
         bools: positions of the operands that are bool.
         ufunc: NumPy's with the same results, bit for bit, if there is one.
@@ -352,11 +352,12 @@ def _entry(
     """A small loop, called without numba's dispatch."""
     arrays = {False: type_of(from_dtype(loops.dtype)), True: type_of(types.boolean)}
     geometry = (types.intp, types.intp, flat_type(types.intp))
+    number = types.int64 if loops.dtype.kind == "i" else types.float64
     return entry_of(
         loops.loop(source, kinds, is_small=True),
         (
             *(geometry if source is nested_source else ()),
-            *(types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
+            *(number if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
             *[flat_type(from_dtype(loops.result))] * loops.results,
         ),
     )
