@@ -63,8 +63,9 @@ loads all of B for each row, at the pace of its sums, but has no beginning and e
 which a tile that has 24 sums and not 12 gives each half as much."""
 
 NEAR_DOT, FAR_DOT = 14 if ASKS_AHEAD else 11, 18
-"""What a multiply-add of a dot product costs, in tenths of a tile's, where A is in L2 and where it
-is beyond: by measurements of 112 shapes (a tile of 12 sums is itself not as fast as one of 24)."""
+"""What a multiply-add of a dot product costs, in tenths of a tile's, where both operands are in L2
+and where they are not: by measurements of 112 shapes (a tile of 12 sums is itself not as fast as
+one of 24)."""
 
 TURNING = 20_000
 """What it costs in any case, in multiply-adds, to copy the rows of A and turn those of C."""
@@ -78,7 +79,7 @@ def dots_cost_less(m: int, n: int, k: int, itemsize: int) -> bool:
     up, and all of A is read again for every `DOT_COLUMNS` columns of C."""
     tenths = 10
     if n > DOT_COLUMNS:
-        tenths = FAR_DOT if m * k * itemsize > L2_BYTES else NEAR_DOT
+        tenths = FAR_DOT if (m + n) * k * itemsize > L2_BYTES else NEAR_DOT
     straight, turned = costs_of_tiles(m, n, k, itemsize, 1)
     dots = m * n * (tenths * k // 10 + 10 * REGISTER_BYTES // itemsize)
     return dots < min(straight, turned + TURNING)
