@@ -9,7 +9,6 @@ had more than a little, the case is measured again, and, if it never gets quiet,
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -25,6 +24,7 @@ from progress import progress
 
 from tinytorch.bench import format_seconds, format_table
 from tinytorch.collector import collector_paused
+from tito import strict_json
 
 CLOCKS = {
     "cpu": time.thread_time,
@@ -303,6 +303,6 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def as_json(results: Sequence[Result], **facts: Any) -> str:
     """Everything that was measured, for a machine."""
-    return json.dumps(
-        {**facts, "results": [{**asdict(r), "share": r.share} for r in results]}, indent=2
+    return strict_json.dumps(
+        {**facts, "results": [{**asdict(r), "share": r.share} for r in results]}
     )

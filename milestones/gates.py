@@ -8,7 +8,6 @@ the number that an independent calculation gives? A gate that fails ends the scr
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import numpy as np
 import tinytorch
 from tinytorch import nn
 from tinytorch.backends.load import load_backend
+from tito import strict_json
 
 SEED = 1958
 
@@ -111,7 +111,8 @@ class Milestone:
         """Show the gates and exit: with 0 if all hold, with 1 if one does not."""
         if self.first_epoch:
             if self.as_json:
-                print(json.dumps({"title": self.title, "backend": self.backend, "gates": None}))
+                told = {"title": self.title, "backend": self.backend, "gates": None}
+                print(strict_json.dumps(told, indent=None))
             sys.exit(0)
         seconds = time.perf_counter() - self._start
         failed = [gate.name for gate in self.gates if not gate.passed]
@@ -129,7 +130,7 @@ class Milestone:
                 "gates": [asdict(gate) for gate in self.gates],
                 "results": results,
             }
-            print(json.dumps(report, indent=2))
+            print(strict_json.dumps(report))
         sys.exit(1 if failed else 0)
 
 

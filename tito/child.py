@@ -16,6 +16,7 @@ from tinytorch.graph.draw import draw
 from tinytorch.graph.ir import map_arg, target_name
 from tinytorch.graph.passes import OptimizationPass, PassResult
 from tinytorch.graph.semantics import AnyGraph, Semantics
+from tito import strict_json
 
 USER_ERROR = 1
 
@@ -149,7 +150,7 @@ def serve(
     request = json.loads(sys.argv[1])
     try:
         found = commands[request["command"]](request)
-        text = json.dumps(found.value(), indent=2) if request["json"] else found.text()
+        text = strict_json.dumps(found.value()) if request["json"] else found.text()
     except (RequestError, TinyTorchError, KeyError, *expected) as error:
         if request["verbose"]:
             traceback.print_exc()

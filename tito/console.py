@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from tito import strict_json
 
 PLAIN_WIDTH = 200  # of lines that nobody's terminal limits
 COLOURS = {"ok": "green", "missing": "yellow", "broken": "bold red"}
@@ -20,8 +21,8 @@ errors = Console(stderr=True, emoji=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout, with nothing around it."""
-    print(json.dumps(value, indent=2))
+    """One JSON document on stdout, with nothing around it; null for what is no finite number."""
+    print(strict_json.dumps(value))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

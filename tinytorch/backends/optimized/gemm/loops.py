@@ -63,9 +63,8 @@ loads all of B for each row, at the pace of its sums, but has no beginning and e
 which a tile that has 24 sums and not 12 gives each half as much."""
 
 NEAR_DOT, FAR_DOT = 14 if ASKS_AHEAD else 11, 18
-"""What a multiply-add of a dot product costs, in tenths of a tile's, where both operands are in L2
-and where they are not: by measurements of 112 shapes (a tile of 12 sums is itself not as fast as
-one of 24)."""
+"""What a multiply-add of a dot product costs, in tenths of a tile's, where A and B are in L2, and
+where not: by measurements of 112 shapes (a tile of 12 sums is itself slower than one of 24)."""
 
 TURNING = 20_000
 """What it costs in any case, in multiply-adds, to copy the rows of A and turn those of C."""
