@@ -19,6 +19,12 @@ def test_public_names(name: str):
     assert not (FOLDER / f"{name}.py").exists()
 
 
+def test_all_names_are_imported_by_a_star():
+    names: dict[str, object] = {}
+    exec("from tinytorch.fx import *", names)
+    assert names.keys() >= tinytorch.fx.HOME.keys()
+
+
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(AttributeError, match=r"has no 'nothing'; it has .*capture_step"):
         tinytorch.fx.nothing  # noqa: B018

@@ -54,6 +54,7 @@ HOME = {
     "LoadedModel": "models",
     "load_model": "models",
 }
+__all__ = [*HOME]
 
 
 def __getattr__(name: str) -> Any:
