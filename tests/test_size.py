@@ -273,7 +273,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              shape in a file of their own, what is no ordinary number, choices
 #                              among whole numbers (optimized 26); erfc in few terms where float32
 #                              has no more (core 11); JSON that every reader takes (tito 7);
-#                              `from tinytorch.fx import *` (fx 1).
+#                              `from tinytorch.fx import *` (fx 1); functions that use an op whose
+#                              definition, a student's, is not compiled (optimized 55, backends 4).
 BUDGETS = {
     "tinytorch": 9_312,
     "tinytorch/replay": 1_879,
@@ -289,8 +290,8 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_891,
-    "tinytorch/backends/optimized": 12_390,
+    "tinytorch/backends": 2_895,
+    "tinytorch/backends/optimized": 12_445,
     "tinytorch/jit": 2_311,
     "tinytorch/graph": 4_576,
     "tinytorch/graph/recompute": 890,

@@ -109,17 +109,23 @@ def compile_same_shape(op: Op) -> Callable[..., Array]:
 
 
 def _or_looped(op: Op, run: Callable[..., Array]) -> Callable[..., Array]:
-    """`run`, which compiles when it is called; from then on `looped`, where it cannot."""
+    return compiled_or(run, partial(looped, op))
 
-    def run_or_loop(*operands: Any) -> Array:
+
+def compiled_or(
+    run: Callable[..., Any], otherwise: Callable[[Exception], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """`run`, which compiles when it is called; from then on `otherwise`, where it cannot."""
+
+    def run_or(*operands: Any, **params: Any) -> Any:
         nonlocal run
         try:
-            return run(*operands)
+            return run(*operands, **params)
         except UNCOMPILED as error:  # the definition may be a student's
-            run = looped(op, error)
-            return run(*operands)
+            run = otherwise(error)
+            return run(*operands, **params)
 
-    return run_or_loop
+    return run_or
 
 
 def looped(op: Op, error: Exception) -> Callable[..., Array]:

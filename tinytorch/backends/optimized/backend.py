@@ -13,7 +13,7 @@ from tinytorch import ops
 from tinytorch.backends import reference, reference_out
 from tinytorch.backends.base import Kernel, Slice
 from tinytorch.backends.blocked import batch_norm, optimizers
-from tinytorch.backends.blocked.elementwise import UNCOMPILED, looped
+from tinytorch.backends.blocked.elementwise import UNCOMPILED, compiled_or, looped
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.by_shape import BY_SHAPE
@@ -24,6 +24,7 @@ from tinytorch.backends.optimized.elementwise.loops import Scalar
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.elementwise.several import one_by_one, specialize_several
 from tinytorch.backends.optimized.elementwise.specialized import specialize, specialize_slices
+from tinytorch.backends.optimized.elementwise.stepwise import step_by_step
 from tinytorch.backends.optimized.gemm import small as small_products
 from tinytorch.backends.optimized.gemm.matmul import (
     linear,
@@ -65,6 +66,9 @@ _BRANCHING = frozenset(("pow",))
 _BY_NUMPY = _BRANCHING | frozenset(
     ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )
+
+#: Kernels for fewer numbers are compiled as they are made, and others when they are called.
+_COMPILED_AT_ONCE = 2**13
 
 _VIEWS = frozenset((reference.reshape, reference.permute, reference.slice_))
 
@@ -262,7 +266,8 @@ class OptimizedBackend(NumpyBackend):
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
         op = plan.op
         if isinstance(op.scalar, Program):
-            return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
+            make = partial(_summed if "dims" in plan.params else _fused, op.scalar, plan)
+            return _or_else(make, plan, partial(self._by_steps, op.scalar, plan))
         by_shape = BY_SHAPE.get(op.name)
         if by_shape is not None and self._has_own(op):
             kernel = by_shape(plan)
@@ -273,10 +278,15 @@ class OptimizedBackend(NumpyBackend):
         definition = self._definition(plan)
         if definition is None:
             return super().specialize(plan)
-        try:
-            return specialize(definition, *_real_operands(plan), _bools(plan), _EXACT.get(op.name))
-        except UNCOMPILED as error:  # it may be a student's
-            return looped(op, error)
+        given = *_real_operands(plan), _bools(plan), _EXACT.get(op.name)
+        return _or_else(partial(specialize, definition, *given), plan, partial(looped, op))
+
+    def _by_steps(self, program: Program, plan: Plan, _: Exception) -> Kernel:
+        """A program that is not compiled, by the kernels of its ops."""
+        run = step_by_step(program, plan, lambda p: self.kernels.get(p) or self.add_kernel(p))
+        if "dims" not in plan.params:
+            return run
+        return lambda *arrays, **params: self.sum(run(*arrays), **params)
 
     def specialize_slices(self, plan: Plan, slices: Mapping[int, Slice]) -> Kernel | None:
         """The loop of an elementwise plan walks along the rows of the arrays that it cuts from."""
@@ -340,6 +350,23 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
 _EXACT: Any = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative
 }  # fmt: skip
+
+
+def _or_else(
+    make: Callable[[], Kernel], plan: Plan, otherwise: Callable[[Exception], Kernel]
+) -> Kernel:
+    """A compiled kernel, or another where the definition, perhaps a student's, is not compiled."""
+    try:
+        kernel = make()
+    except UNCOMPILED as error:
+        return otherwise(error)
+    gives_arrays = getattr(kernel, "gives_arrays", False)
+    is_small = all(o.size < _COMPILED_AT_ONCE for o in plan.operands if isinstance(o, TensorMeta))
+    if is_small and (gives_arrays or getattr(plan.op.scalar, "others", ())):
+        return kernel
+    late: Any = compiled_or(kernel, otherwise)
+    late.gives_arrays = gives_arrays
+    return late
 
 
 def _exp2(b):  # type: ignore[no-untyped-def]

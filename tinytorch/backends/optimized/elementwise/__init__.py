@@ -11,6 +11,7 @@ nest            which loops operands that broadcast need
 loops           the loops over arrays of any strides
 specialized     the loop for known shapes; small arrays with the least overhead
 several         one loop with several results
+stepwise        a program op by op, where a definition is not compiled
 casts           between float32 and float16, and to bool
 activations     relu and gelu
 """
