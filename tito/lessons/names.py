@@ -36,6 +36,18 @@ class _WithoutAnnotations(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], value), node)
 
 
+class _WithScopes(ast.NodeTransformer):
+    """Makes comprehensions generator expressions: from Python 3.12 on, variables of the others are
+    in the symbols of the code around them."""
+
+    def _as_generator(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> ast.expr:
+        self.generic_visit(node)
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        return ast.GeneratorExp(ast.Tuple(parts, ast.Load()), node.generators)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _as_generator
+
+
 def free_names(source: str) -> set[str]:
     """Names that the code reads when it runs and neither binds itself nor finds in builtins.
 
@@ -47,10 +59,8 @@ def free_names(source: str) -> set[str]:
 
 def read_names(source: str) -> set[str]:
     """Names that the code reads when it runs and does not bind itself; builtins as well."""
-    tree = ast.fix_missing_locations(_WithoutAnnotations().visit(ast.parse(source)))
-    top = symtable.symtable(ast.unparse(tree), "<cell>", "exec")
-    bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
-    return _read(top) - bound - MODULE_NAMES
+    top = _symbols(_WithoutAnnotations().visit(ast.parse(source)))
+    return _read(top) - _bound(top) - MODULE_NAMES
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
@@ -90,8 +100,21 @@ def _read(table: symtable.SymbolTable) -> set[str]:
 
 def bound_names(source: str) -> set[str]:
     """Names that code binds at its own level, also inside `if`, `for`, `with` and `try`."""
-    top = symtable.symtable(source, "<cell>", "exec")
-    return {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    named, others = [], []
+    for node in ast.parse(source).body:  # what a function or class has inside says nothing here
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            named.append(node.name)
+        else:
+            others.append(node)
+    return _bound(_symbols(ast.Module(others, []))).union(named)
+
+
+def _symbols(tree: ast.AST) -> symtable.SymbolTable:
+    return symtable.symtable(ast.unparse(_WithScopes().visit(tree)), "<cell>", "exec")
+
+
+def _bound(table: symtable.SymbolTable) -> set[str]:
+    return {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
 
 
 def imports_of(body: Iterable[ast.stmt]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tito.lessons.names import bound_names, format_imports, free_names, imports_
         ("import math\nprint(math.pi)", set()),
         ("def f(x):\n    y: int\n    return x", set()),
         ("def f():\n    global n\n    n += 1", {"n"}),
+        ("def f(): return x\na = [x for x in y], {z: w for z, w in y}", {"x", "y"}),
         ("async def f(x: X):\n    return lambda y: x + y + z", {"z"}),
     ],
 )
@@ -28,6 +29,11 @@ def test_free_names(source: str, free: set[str]) -> None:
 def test_bound_names_also_inside_blocks() -> None:
     source = "import a.b\nif c:\n    d = 1\nfor e in f: pass\ndef g(): h = 1"
     assert bound_names(source) == {"a", "d", "e", "g"}
+
+
+def test_a_variable_of_a_comprehension_is_not_bound() -> None:
+    source = "a = [b for b in c]\nd = {e: {f for f in e} for e in c}\nclass H: pass"
+    assert bound_names(source) == {"a", "d", "H"}
 
 
 def test_imports_one_by_one() -> None:
