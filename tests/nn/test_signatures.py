@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import torch
 import torch.nn.functional as TF
@@ -62,3 +63,11 @@ def test_layers_are_called_with_pytorchs_arguments():
             if mine != wanted and mine != ["self", "args", "kwargs"]:
                 different.append((name, mine, wanted))
     assert different == []
+
+
+def test_sections_of_the_help_are_in_line():
+    """A text that is made of a base's has that one's indentation: none from Python 3.13 on."""
+    section = re.compile("^ +(Args|Attributes|Raises|Returns|Shapes|Source):", re.MULTILINE)
+    classes = {n: getattr(nn, n) for n in dir(nn) if inspect.isclass(getattr(nn, n))}
+    assert "BatchNorm2d" in classes and "LSTM" in classes
+    assert [n for n, each in classes.items() if section.search(inspect.getdoc(each) or "")] == []

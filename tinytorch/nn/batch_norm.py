@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
 from typing import Any
 
 from tinytorch.creation import ones, zeros
@@ -123,17 +124,17 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    __doc__ = f"{_BatchNorm.__doc__}\n    Shapes: (n, num_features) or (n, num_features, length).\n"
+    __doc__ = f"{getdoc(_BatchNorm)}\n\nShapes: (n, num_features) or (n, num_features, length).\n"
     allowed_dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    __doc__ = f"{_BatchNorm.__doc__}\n    Shapes: (n, num_features, h, w).\n"
+    __doc__ = f"{getdoc(_BatchNorm)}\n\nShapes: (n, num_features, h, w).\n"
     allowed_dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    __doc__ = f"{_BatchNorm.__doc__}\n    Shapes: (n, num_features, d, h, w).\n"
+    __doc__ = f"{getdoc(_BatchNorm)}\n\nShapes: (n, num_features, d, h, w).\n"
     allowed_dims = (5,)
 
 
@@ -190,17 +191,17 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    __doc__ = f"{_InstanceNorm.__doc__}\n    Shapes: (n, num_features, length).\n"
+    __doc__ = f"{getdoc(_InstanceNorm)}\n\nShapes: (n, num_features, length).\n"
     allowed_dims = (3,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    __doc__ = f"{_InstanceNorm.__doc__}\n    Shapes: (n, num_features, h, w).\n"
+    __doc__ = f"{getdoc(_InstanceNorm)}\n\nShapes: (n, num_features, h, w).\n"
     allowed_dims = (4,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    __doc__ = f"{_InstanceNorm.__doc__}\n    Shapes: (n, num_features, d, h, w).\n"
+    __doc__ = f"{getdoc(_InstanceNorm)}\n\nShapes: (n, num_features, d, h, w).\n"
     allowed_dims = (5,)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import getdoc
 from typing import Any, ClassVar
 
 from tinytorch.creation import zeros
@@ -268,7 +269,7 @@ class _Transposed(_Conv):
 
 class ConvTranspose1d(_Transposed):
     __doc__ = (
-        f"{_Transposed.__doc__}\n    Shapes: (n, in_channels, length) gives "
+        f"{getdoc(_Transposed)}\n\nShapes: (n, in_channels, length) gives "
         f"(n, out_channels, olength).\n"
     )
     dims = 1
@@ -276,7 +277,7 @@ class ConvTranspose1d(_Transposed):
 
 class ConvTranspose2d(_Transposed):
     __doc__ = (
-        f"{_Transposed.__doc__}\n    Shapes: (n, in_channels, h, w) gives "
+        f"{getdoc(_Transposed)}\n\nShapes: (n, in_channels, h, w) gives "
         f"(n, out_channels, oh, ow).\n"
     )
     dims = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import getdoc
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,7 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    __doc__ = f"h = tanh(W x + b + U h + c), over sequences.\n{_Recurrent.__doc__}"
+    __doc__ = f"h = tanh(W x + b + U h + c), over sequences.\n{getdoc(_Recurrent)}"
     mode = "RNN_TANH"
 
     def __init__(
@@ -258,12 +259,12 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    __doc__ = f"Long short-term memory, over sequences; its state is (h, c).\n{_Recurrent.__doc__}"
+    __doc__ = f"Long short-term memory, over sequences; its state is (h, c).\n{getdoc(_Recurrent)}"
     mode = "LSTM"
 
 
 class GRU(_Recurrent):
-    __doc__ = f"Gated recurrent units, over sequences.\n{_Recurrent.__doc__}"
+    __doc__ = f"Gated recurrent units, over sequences.\n{getdoc(_Recurrent)}"
     mode = "GRU"
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
 from typing import Any
 
 from tinytorch.creation import zeros
@@ -104,7 +105,7 @@ class _Cell(Module):
 
 
 class RNNCell(_Cell):
-    __doc__ = f"h = tanh(W x + b + U h + c), once.\n{_Cell.__doc__}"
+    __doc__ = f"h = tanh(W x + b + U h + c), once.\n{getdoc(_Cell)}"
     mode = "RNN_TANH"
 
     def __init__(
@@ -122,7 +123,7 @@ class RNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    __doc__ = f"Long short-term memory, once; its state is (h, c).\n{_Cell.__doc__}"
+    __doc__ = f"Long short-term memory, once; its state is (h, c).\n{getdoc(_Cell)}"
     mode = "LSTM"
 
     def _after(self, gates: Tensor, state: State) -> State:
@@ -131,5 +132,5 @@ class LSTMCell(_Cell):
 
 
 class GRUCell(_Cell):
-    __doc__ = f"A gated recurrent unit, once.\n{_Cell.__doc__}"
+    __doc__ = f"A gated recurrent unit, once.\n{getdoc(_Cell)}"
     mode = "GRU"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from inspect import getdoc
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,7 +108,7 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    __doc__ = f"Self-attention and a feed-forward network.\n\n{_Layer.__doc__}"
+    __doc__ = f"Self-attention and a feed-forward network.\n\n{getdoc(_Layer)}"
     reads_memory = False
 
     def forward(
@@ -138,7 +139,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     __doc__ = (
         "Self-attention, attention to the encoder's result, and a feed-forward network.\n\n"
-        f"{_Layer.__doc__}"
+        f"{getdoc(_Layer)}"
     )
     reads_memory = True
 
