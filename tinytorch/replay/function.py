@@ -21,7 +21,7 @@ from tinytorch.replay import no_tensor
 from tinytorch.replay.calls import Call, split_of, splits, tensors_of
 from tinytorch.replay.fusion import LARGEST
 from tinytorch.replay.gradients import Gradients, Several, Traced
-from tinytorch.replay.trace import if_replayable
+from tinytorch.replay.trace import IfReplayable
 from tinytorch.state import STATE, State
 
 HOT = 32  # calls of one kind before a program is made, which takes about as long as so many calls
@@ -227,7 +227,7 @@ def _called(function: Any, key: Any, calls: int, state: State, args: Any, option
     calls = next_count(programs, key, calls, largest)
     if not calls:
         programs[key] = False  # while it is made, and where it cannot be
-        with if_replayable(function.__name__):
+        with IfReplayable(function.__name__):
             programs[key] = make_program(function, backend, args, options, largest > LARGEST)
     return result
 

@@ -21,7 +21,7 @@ from tinytorch.history import Record
 from tinytorch.op import Params
 from tinytorch.replay.function import next_count
 from tinytorch.replay.program import compile_trace
-from tinytorch.replay.trace import NotReplayable, Trace, Tracing, if_replayable
+from tinytorch.replay.trace import IfReplayable, NotReplayable, Trace, Tracing
 from tinytorch.state import STATE
 
 Tensor = Any
@@ -187,7 +187,7 @@ def _count(
     if not next_count(programs, key, calls, g.meta.nbytes):
         programs[key] = False  # while it is made, and where it cannot be
         trace = Trace()
-        with if_replayable(f"the gradient of {record.op.name}"):
+        with IfReplayable(f"the gradient of {record.op.name}"):
             programs[key] = _made(trace, backend, record, g, which, step)
         trace.clear()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,23 +46,29 @@ def holds(tensor: Tensor, condition: Callable[..., Any], *args: Any, traced: boo
     return True
 
 
-@contextmanager
-def if_replayable(name: str) -> Iterator[None]:
+class IfReplayable:
     """A block that makes a program of `name`, or finds that there is none: then its ops run alone.
 
-    An error of any other kind is told of: the results are right without a program, but slower.
+    An error of any other kind is told of: the results are right without a program, but slower. It
+    is a class, as the frame of a generator that swallows an error refers to it, from Python 3.12
+    on, and only the collector would free the tensors that both know.
     """
-    try:
-        yield
-    except NotReplayable:
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
         pass
-    except Exception as error:
-        warnings.warn(
-            f"{name} runs op by op, more slowly than it could, as no program could be made of it: "
-            f"{type(error).__name__}: {error}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
+        if isinstance(error, Exception) and not isinstance(error, NotReplayable):
+            warnings.warn(
+                f"{self.name} runs op by op, more slowly than it could, as no program could be "
+                f"made of it: {type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return isinstance(error, Exception)
 
 
 def must_run(why: str) -> None:
