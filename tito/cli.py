@@ -67,6 +67,7 @@ def _version() -> str:
 
 @app.callback()
 def tito(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -74,7 +75,8 @@ def tito(
         ),
     ] = False,
 ) -> None:
-    pass
+    # in the command, where typer says nothing of a reader that has enough: Python would, at its end
+    context.call_on_close(lambda: print(end="", flush=True))
 
 
 # Commands are in the help under the reader whom they are for, in this order.

@@ -128,6 +128,7 @@ def test_a_path_with_spaces_and_letters_that_the_terminal_lacks(tmp_path: Path) 
     )
     assert result.stderr == ""
     assert "next: cd '\\xdcbung 1' && tito module start 01" in result.stdout
+    environment.pop("PYTHONUNBUFFERED", None)
     with subprocess.Popen(
         [*command, "next", "--json"], cwd=tmp_path / "Übung 1", env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -121,7 +121,7 @@ def test_of_a_long_output_the_ends_are_kept() -> None:
 def test_an_output_without_end_is_stopped() -> None:
     limits = Limits(seconds=HANG, file_bytes=2 * MIB)
     finished = run(python("while True: print('x' * 10000)"), limits)
-    assert finished.code == 1
+    assert finished.code in (1, 120)  # 120: what is in the buffer at the end is too much as well
     assert not finished.timed_out
 
 
