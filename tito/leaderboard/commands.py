@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,20 +50,22 @@ def _need_extra() -> None:
         sys.exit(f"{error.name} is not installed: pip install 'tinytorch[leaderboard]'")
 
 
-def _open(url: str) -> Database:
+def _open(url: str) -> closing[Database]:
     from sqlalchemy.exc import SQLAlchemyError
 
     from tito.leaderboard.database import Database, DatabaseError
 
     try:
         database = Database(url)
-        database.migrate()
     except DatabaseError as error:
         raise typer.BadParameter(str(error)) from None
+    try:
+        database.migrate()
     except SQLAlchemyError as error:
+        database.close()
         typer.echo(f"the database does not answer: {error.__cause__ or error}", err=True)
         raise typer.Exit(UNSCORED) from None
-    return database
+    return closing(database)
 
 
 @app.command(
@@ -97,31 +100,31 @@ def serve(
         from tito.leaderboard.web.app import create_app
 
     _check_host(host, public)
-    opened = _open(database)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for name in ("uvicorn.error", "httpx", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    bound = _bind(host, port)
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{bound[0].getsockname()[1]}"
-    app = create_app(opened, https=public)
-    _greet(opened, address)  # after what takes a while: people follow the link at once
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            access_log=False,  # guard.AccessLog writes one without secrets
-            log_config=None,
-            proxy_headers=public,
-            server_header=False,
+    with _open(database) as opened:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        for name in ("uvicorn.error", "httpx", "alembic"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        bound = _bind(host, port)
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{bound[0].getsockname()[1]}"
+        app = create_app(opened, https=public)
+        _greet(opened, address)  # after what takes a while: people follow the link at once
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                access_log=False,  # guard.AccessLog writes one without secrets
+                log_config=None,
+                proxy_headers=public,
+                server_header=False,
+            )
         )
-    )
-    if demo:
-        from tito.leaderboard import demo as demonstration
+        if demo:
+            from tito.leaderboard import demo as demonstration
 
-        token = demonstration.prepare(opened)
-        runner = _demo_runner(address, token)
-        threading.Thread(target=runner, daemon=True).start()
-    server.run(sockets=bound)
+            token = demonstration.prepare(opened)
+            runner = _demo_runner(address, token)
+            threading.Thread(target=runner, daemon=True).start()
+        server.run(sockets=bound)
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:
@@ -261,7 +264,7 @@ def event(
     from tito.leaderboard.tables import Classroom
 
     try:
-        with _open(database).write() as session:
+        with _open(database) as opened, opened.write() as session:
             room = session.scalar(select(Classroom).where(Classroom.name == classroom))
             if room is None:
                 known = list(session.scalars(select(Classroom.name)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
 from pathlib import Path
@@ -92,6 +93,7 @@ def test_the_link_is_of_the_port_that_was_free(
     assert answer.exit_code == 0, answer.output
     name = f"[{host}]" if ":" in host else host
     assert f"http://{name}:{ports[0]}/join#" in answer.output
+    assert os.listdir(tmp_path) == ["a.db"]  # SQLite removes its log when the last one closes it
 
 
 def test_a_database_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
