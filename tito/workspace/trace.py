@@ -23,6 +23,7 @@ from typing import Any
 
 RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 monitoring: Any = getattr(sys, "monitoring", None)
+TOOL = 4  # of those that have no name: cProfile, which a script may use, takes that of profilers
 
 
 class Trace:
@@ -57,9 +58,9 @@ class Trace:
             sys.settrace(self._called)
             return
         events = monitoring.events
-        monitoring.use_tool_id(monitoring.PROFILER_ID, "tito")
-        monitoring.register_callback(monitoring.PROFILER_ID, events.PY_START, self._started)
-        monitoring.set_events(monitoring.PROFILER_ID, events.PY_START)
+        monitoring.use_tool_id(TOOL, "tito")
+        monitoring.register_callback(TOOL, events.PY_START, self._started)
+        monitoring.set_events(TOOL, events.PY_START)
         monitoring.restart_events()
 
     def stop(self) -> None:
@@ -67,8 +68,8 @@ class Trace:
             sys.settrace(None)
             threading.settrace(None)
         else:
-            monitoring.set_events(monitoring.PROFILER_ID, 0)
-            monitoring.free_tool_id(monitoring.PROFILER_ID)
+            monitoring.set_events(TOOL, 0)
+            monitoring.free_tool_id(TOOL)
 
     def op_ran(self, name: str, flops: int, calls: dict[CodeType, int]) -> None:
         """Note an op and what its kernel called; the calls are added to those there are."""
