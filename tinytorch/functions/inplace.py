@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -342,12 +343,13 @@ class _Probe:
     count = 0
 
     def __imul__(self, _: object) -> _Probe:
-        type(self).count = sys.getrefcount(self)
+        type(self).count = sys.getrefcount((self,)[0])
         return self
 
 
-def _references_to_a_part() -> int:
-    """References to what only Python's stack holds, as in `y[1:3] *= 2`; 0: not to be told."""
+def _references_to_a_part() -> tuple[int, bool]:
+    """References to what only Python's stack holds, as in `y[1:3] *= 2`, and whether a variable's
+    value has more: from Python 3.14 on, the stack borrows the variable's reference."""
 
     class Box(dict[int, Any]):
         def __missing__(self, _: int) -> Any:
@@ -357,10 +359,15 @@ def _references_to_a_part() -> int:
     unnamed = _Probe.count
     named = _Probe()
     named *= 0
-    return unnamed if unnamed < _Probe.count else 0
+    return unnamed, unnamed < _Probe.count
 
 
-_REFERENCES_TO_A_PART = _references_to_a_part()
+_REFERENCES_TO_A_PART, _VARIABLES_HAVE_MORE = _references_to_a_part()
+
+
+def _is_a_variable(x: Tensor, frame: FrameType) -> bool:
+    """Whether a local variable of the function that runs in the frame has x."""
+    return any(value is x for value in frame.f_locals.values())
 
 
 def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[..., Tensor]:
@@ -374,7 +381,8 @@ def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[...,
         if (
             x.history is not None
             and x.history.op.view
-            and sys.getrefcount(x) <= _REFERENCES_TO_A_PART
+            and sys.getrefcount((x,)[0]) <= _REFERENCES_TO_A_PART
+            and (_VARIABLES_HAVE_MORE or not _is_a_variable(x, sys._getframe(1)))
             and is_recording()
         ):
             part = apply(ops.copy, x)  # so that no gradient holds the memory of the whole

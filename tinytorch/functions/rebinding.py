@@ -136,7 +136,7 @@ def _is_private(x: Tensor) -> bool:
 
     What is read-only stands for memory of another, even where it is a copy. Counted are the
     references known here: x's own, those of its history, and that of the pool which recycles the
-    memory of large results.
+    memory of large results. The argument `(data,)[0]` is one in every version of Python.
     """
     for mode in active_modes():
         if (answer := mode.is_private(x)) is not None:
@@ -156,9 +156,9 @@ def _is_private(x: Tensor) -> bool:
             known_owner += sys.getrefcount(record.output) <= 2  # the record's, and the argument
         record = record.edges[0] if record.op.view else None
     if owner is data:
-        return sys.getrefcount(data) <= known_data + 1  # the name `owner`
+        return sys.getrefcount((data,)[0]) <= known_data + 1  # the name `owner`
     known_owner += pool.holds(owner)
-    return sys.getrefcount(data) <= known_data and sys.getrefcount(owner) <= known_owner
+    return sys.getrefcount((data,)[0]) <= known_data and sys.getrefcount((owner,)[0]) <= known_owner
 
 
 def fitted(x: Tensor, name: str, value: Tensor) -> Tensor:

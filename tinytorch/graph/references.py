@@ -1,6 +1,7 @@
 """Who holds a tensor's memory, by counts of references.
 
-In the counts, what is known here is named: the argument of `getrefcount` is a reference too.
+In the counts, what is known here is named: the argument of `getrefcount` is a reference too. Of a
+variable x that is `(x,)[0]`: Python 3.14 does not always count an argument that is a variable.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def only_trace_holds(binding: StateBinding, storage: Storage) -> bool:
     owner = owner_of(array)
     return (
         sys.getrefcount(binding.tensor) <= 2  # the binding's
-        and sys.getrefcount(array) <= 5 + (owner is array)  # tensor, storage, meta, and `array`
-        and (owner is array or sys.getrefcount(owner) <= 3)  # the array's, and `owner`
+        # the tensor's, the storage's, the meta's, and `array`
+        and sys.getrefcount((array,)[0]) <= 5 + (owner is array)
+        and (owner is array or sys.getrefcount((owner,)[0]) <= 3)  # the array's, and `owner`
     )
 
 
@@ -38,4 +40,5 @@ def only_tensor_holds(tensor: Tensor) -> bool:
         elif type(record.output) is type(symbol) and record.output.storage is symbol.storage:
             known_storage += sys.getrefcount(record.output) <= 2  # the record's
         record = record.edges[0] if record.op.view else None
-    return sys.getrefcount(symbol) <= known and sys.getrefcount(symbol.storage) <= known_storage
+    is_shared = sys.getrefcount((symbol,)[0]) > known
+    return not is_shared and sys.getrefcount(symbol.storage) <= known_storage

@@ -33,9 +33,12 @@ LOOKS = 8  # blocks of the right size to look at before taking a new one
 
 
 def _count_of_an_unshared_array() -> int:
-    """What `sys.getrefcount` says of an array that only a local variable refers to."""
+    """What `sys.getrefcount` says of an array that only a local variable refers to.
+
+    Asked is of an item: for a variable itself, Python 3.14 may count the argument or not.
+    """
     block = np.empty(1)
-    return getrefcount(block)
+    return getrefcount((block,)[0])
 
 
 _UNSHARED = _count_of_an_unshared_array()
@@ -83,7 +86,7 @@ class BufferPool:
                 block, offset = blocks.pop()  # type: ignore[union-attr]
             except IndexError:
                 break  # other threads are looking at all of them
-            if getrefcount(block) == _UNSHARED:
+            if getrefcount((block,)[0]) == _UNSHARED:
                 if 0 < moved <= NEAR:
                     blocks.rotate(-moved)  # type: ignore[union-attr]  # back
                 blocks.append((block, offset))  # type: ignore[union-attr]
@@ -115,7 +118,7 @@ class BufferPool:
                     block, offset = blocks.popleft()
                 except IndexError:
                     break
-                if getrefcount(block) == _UNSHARED:
+                if getrefcount((block,)[0]) == _UNSHARED:
                     self.held -= size
                     excess -= size
                 else:
