@@ -62,7 +62,8 @@ def test_an_import_is_made_once_and_given_code_stands_below(repository: Reposito
 
 def test_a_name_that_would_mean_two_things_is_refused(repository: Repository) -> None:
     repository.edit("import math", "from cmath import sqrt as math", "tinytorch/sizes.py")
-    repository.edit('"""Layers."""', '"""Layers."""\nimport math', "tinytorch/layers.py")
+    future = "from __future__ import annotations"
+    repository.edit(future, f"{future}\nimport math", "tinytorch/layers.py")
     repository.edit("return self.factor * x", "return math.e * x", "tinytorch/layers.py")
     with pytest.raises(LessonError, match=r"needs `import math`.*already `from cmath import sqrt"):
         repository.cells()
