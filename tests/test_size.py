@@ -278,8 +278,10 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              Python 3.13 and 3.14: counts of references (core 4, graph 1), names
 #                              in cells, traces beside cProfile and readers that have enough (tito
 #                              15), help of layers (nn 5), databases closed (leaderboard 3).
+#   2026-12-01 tinytorch 9,351,   ops that cast their operands as one kernel, whole numbers shifted
+#              backends 2,912     without conversions, arguments that are no tensors named.
 BUDGETS = {
-    "tinytorch": 9_316,
+    "tinytorch": 9_351,
     "tinytorch/replay": 1_879,
     "tinytorch/nn": 6_447,
     "tinytorch/optim": 2_020,
@@ -293,7 +295,7 @@ BUDGETS = {
     "tinytorch/bench": 800,
     "tinytorch/compat": 1_560,
     "tinytorch/testing": 767,
-    "tinytorch/backends": 2_895,
+    "tinytorch/backends": 2_912,
     "tinytorch/backends/optimized": 12_445,
     "tinytorch/jit": 2_311,
     "tinytorch/graph": 4_577,

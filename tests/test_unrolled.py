@@ -130,6 +130,25 @@ def test_a_fused_kernel_runs_or_its_parts_do() -> None:
             assert_same(ops.softmax_backward, inputs, {"dim": 1})
 
 
+def test_what_casts_first_is_one_kernel_from_then_on_but_where_it_is_recorded() -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the unrolled form gave up")
+
+    counts, weights = tinytorch.tensor([1, 2, 3]), tinytorch.tensor([0.5, 1.0, 2.0])
+    for inputs in ([counts, weights], [weights, counts], [counts, 2.5], [counts], [counts > 1, 1]):
+        op = ops.exp if len(inputs) == 1 else ops.mul
+        out = meaning(op, *inputs)
+        assert described(unrolled(never)(op, *inputs)) == described(out)
+    weights.requires_grad_()
+    product = unrolled(meaning)(ops.mul, counts, weights)
+    product.sum().backward()
+    assert weights.grad.tolist() == [1.0, 2.0, 3.0]
+    small = tinytorch.tensor([1], dtype="uint8")
+    for _ in range(2):  # -1 is 255 of uint8: a number that is wrapped goes the long way
+        chosen = unrolled(meaning)(ops.where, tinytorch.tensor([0]), small, -1)
+        assert chosen.tolist() == [255]
+
+
 X = np.ones((2, 3), np.float32)
 
 

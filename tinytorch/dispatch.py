@@ -157,7 +157,10 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     inputs = tuple([_as_input(op, value) for value in inputs])
     plan = op.plan(tuple(map(_operand, inputs)), params)
     if plan.casts is not None:
-        return apply(op, *map(_cast, inputs, plan.casts), **params)
+        result = apply(op, *map(_cast, inputs, plan.casts), **params)
+        if (state := STATE.get()).mode is None and op.decomposition is None:  # next: `unrolled`
+            (state.backend or backends.default()).add_kernel_after_casts(plan)
+        return result
     inputs = _in_range(op, inputs, plan)
     recording = is_recording() and any(map(_requires_grad, inputs))
     if op.decomposition is not None and _decomposes(plan, recording):

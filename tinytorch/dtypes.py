@@ -234,8 +234,18 @@ def strength_of(meta: TensorMeta | type) -> int:
 
 
 def dtype_of(meta: TensorMeta | type) -> DType:
-    """The dtype of a tensor, or the default one of a Python scalar's type."""
-    return SCALAR_DTYPES[meta] if isinstance(meta, type) else meta.dtype
+    """The dtype of a tensor, or the default one of a Python scalar's type.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    if not isinstance(meta, type):
+        return meta.dtype
+    if meta not in SCALAR_DTYPES:
+        raise TypeError(
+            f"an operand is a tensor or a number, not {meta.__name__}; use tinytorch.tensor(...)"
+        )
+    return SCALAR_DTYPES[meta]
 
 
 class TensorMeta:

@@ -58,6 +58,17 @@ class Plan:
         self._saved_for: dict[tuple[bool, ...], frozenset[int]] = {}
         self.saved = self.saved_for(tuple([isinstance(o, TensorMeta) for o in operands]))
 
+    def after_casts(self) -> Plan:
+        """The plan for the operands once they are cast."""
+        casts = self.casts or [None] * len(self.operands)
+        return self.op.plan(
+            [
+                have if dtype is None else tensor_meta(have.shape, dtype)  # type: ignore[union-attr]
+                for have, dtype in zip(self.operands, casts, strict=True)
+            ],
+            self.params,
+        )
+
     def saved_for(self, needed: tuple[bool, ...]) -> frozenset[int]:
         """Positions of the inputs that are read by the gradients of those that need one."""
         found = self._saved_for.get(needed)

@@ -69,13 +69,15 @@ def unrolled(meaning: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 needs_grad = any([t._requires_grad for t in tensors])
             plan = op.plans[(metas, *params.items()) if params else metas]
             kernel = (state.backend or backends.current or backends.default()).kernels[plan]
-        except (AttributeError, KeyError):  # an array, or the first time: rules, casts, parts
+        except (AttributeError, KeyError):  # an array, or the first time: rules, parts
             kernel = None
         if kernel is None:  # behind the handler: an error of the user's has no KeyError before it
             return meaning(op, *inputs, **params)
 
         recording = needs_grad and state.grad
-        if recording and not plan.differentiable:
+        if recording and (plan.casts is not None or not plan.differentiable):
+            if plan.casts is not None:  # which have gradients of their own
+                return meaning(op, *inputs, **params)
             if op.decomposition is not None and plan.meta.dtype.is_floating_point:
                 return meaning(op, *inputs, **params)
             recording = False

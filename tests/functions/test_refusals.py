@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch import DTypeError, ShapeError
+from tinytorch.functions.publish import FUNCTIONS
 from tinytorch.replay.function import HOT
 
 
@@ -92,3 +94,27 @@ def test_an_option_without_meaning_is_refused(
         for _ in range(HOT + 2):  # also when a program would be made
             with pytest.raises(error, match=message):
                 call()
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_list_is_no_tensor_and_that_is_said(name: str) -> None:
+    """It is not taken for a number, nor is it an attribute that is missing."""
+    function = inspect.unwrap(FUNCTIONS[name])
+    first, *others = inspect.signature(function).parameters.values()
+    if first.kind is first.VAR_POSITIONAL or "Tensor" not in str(first.annotation):
+        return
+    needed = [p for p in others if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    rest = [X[0] if "Tensor" in str(p.annotation) else 1 for p in needed]
+    try:
+        found = FUNCTIONS[name]([1.0, 0.0, 2.0], *rest)
+    except (TypeError, ValueError, IndexError, ShapeError) as error:
+        assert "unhashable" not in str(error)
+    else:
+        raise AssertionError(f"{name} of a list is {found}")
+
+
+@pytest.mark.parametrize("name", ["copysign", "fmod", "logical_xor", "xlogy", "float_power"])
+@pytest.mark.parametrize("wrong", [[0.0], "a", None])
+def test_nor_is_it_a_number_beside_a_tensor(name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be a tensor|is a tensor or a number|and numbers"):
+        FUNCTIONS[name](X, wrong)

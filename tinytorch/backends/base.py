@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from tinytorch.backends import reference, reference_out, reference_quantized
 from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
+from tinytorch.ops import cast
 from tinytorch.shapes import contiguous_strides
 
 Kernel = Callable[..., Any]
@@ -71,6 +72,23 @@ def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
         return array
 
     return checked
+
+
+def _after_casts(kernel: Kernel, casts: Sequence[Any]) -> Kernel:
+    """A kernel that calls the given one with arrays that it casts first.
+
+    Args:
+        casts: for each input what casts it, and to which dtype; or None.
+    """
+    if len(casts) == 1:
+        ((run, dtype),) = casts
+        return lambda a, **params: kernel(run(a, dtype=dtype), **params)
+
+    def cast_first(*inputs: Any, **params: Any) -> Any:
+        given = [c[0](x, dtype=c[1]) if c else x for x, c in zip(inputs, casts, strict=True)]
+        return kernel(*given, **params)
+
+    return cast_first
 
 
 def _for_every_backend(op: Op) -> str:
@@ -192,6 +210,19 @@ class ComputeBackend(ABC):
             kernel = _checking(kernel, plan, self)
         self.kernels[plan] = kernel
         return kernel
+
+    def add_kernel_after_casts(self, plan: Plan) -> None:
+        """Remember for a plan with casts a kernel that casts its arrays, and runs the op on them.
+
+        It is made of those of the ops, where these are remembered: they have run before.
+        """
+        kernel = self.kernels.get(plan.after_casts())
+        casts = [
+            dtype and (self.kernels.get(cast.plan((have,), {"dtype": dtype})), dtype)
+            for have, dtype in zip(plan.operands, plan.casts or (), strict=True)
+        ]
+        if kernel is not None and not any(c and c[0] is None for c in casts):
+            self.kernels[plan] = _after_casts(kernel, casts)
 
     def specialize(self, plan: Plan) -> Kernel:
         """The kernel for operands of the plan's shapes and dtypes: it is called with no others.

@@ -92,6 +92,9 @@ def fmod(a: Tensor | float, other: Tensor | float) -> Tensor:
     return apply(ops.where, negative, neg(size), size)
 
 
+NUMBERS = (int, float, np.generic)
+
+
 def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
     """The values as tensors: a number as a 0-d one of the common dtype, which does not promote."""
     dtype = promote(*(getattr(v, "meta", type(v)) for v in values))
@@ -236,8 +239,8 @@ def _truth(x: Any) -> Any:
 
 def logical_xor(a: Tensor | bool, other: Tensor | bool) -> Tensor:
     """True where exactly one is true (not zero)."""
-    return apply(ops.ne, apply(ops.ne, a, 0) if hasattr(a, "meta") else bool(a),
-                 apply(ops.ne, other, 0) if hasattr(other, "meta") else bool(other))  # fmt: skip
+    truths = [bool(x) if isinstance(x, NUMBERS) else apply(ops.ne, x, 0) for x in (a, other)]
+    return apply(ops.ne, *truths)
 
 
 def where(

@@ -241,7 +241,7 @@ def logaddexp(a: Tensor, other: Tensor) -> Tensor:
 
 def xlogy(a: Tensor | float, other: Tensor | float) -> Tensor:
     """a * log(other), and 0 where a is 0 (unless other is NaN)."""
-    x, y = e.as_tensors(*(v if hasattr(v, "meta") else float(v) for v in (a, other)))
+    x, y = e.as_tensors(*(float(v) if isinstance(v, e.NUMBERS) else v for v in (a, other)))
     # where 0 * log(y) is no number; elsewhere log(y) is the gradient of a, also where a is 0
     hidden = e.eq(x, 0) & (e.le(y, 0) | e.eq(y, math.inf))
     return e.where(hidden, 0.0, x * e.log(e.where(hidden, 1.0, y)))

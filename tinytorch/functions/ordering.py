@@ -185,7 +185,7 @@ def searchsorted(
     """
     if side is not None and side not in ("right", *(() if right else ("left",))):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r} with {right=}")
-    if not is_tensor(input):
+    if isinstance(input, elementwise.NUMBERS):
         input = apply(ops.full, shape=(), value=input, dtype=sorted_sequence.dtype)
     rows, wanted = sorted_sequence.meta, input.meta
     if not rows.ndim:

@@ -14,7 +14,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from tinytorch.replay import replay_all
+from tinytorch.replay import no_tensor, replay_all
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # names of `tinytorch`
 METHODS: dict[str, Callable[..., Any]] = {}  # methods of `Tensor`
@@ -100,7 +100,8 @@ def _input_of(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def with_input(function: Callable[..., Any], module: str) -> Callable[..., Any]:
-    """The function, which takes its first argument as `input`, too; itself if it does already.
+    """The function, which takes its first argument as `input`, too, and names an argument that is
+    no tensor, but is to be one; itself if it does already.
 
     Args:
         module: in which it is found by its name, when it is unpickled.
@@ -109,7 +110,9 @@ def with_input(function: Callable[..., Any], module: str) -> Callable[..., Any]:
     >>> exp(input=tensor([0.0]))
     tensor([1.])
     """
-    if "input" in getattr(function, "other_names", ()) or not (names := _input_of(function)):
+    known, names = getattr(function, "other_names", None), _input_of(function)
+    is_named = known is not None or hasattr(function, "replayed")
+    if "input" in (known or ()) or (is_named and not names):
         return function
     named = with_other_names(function, names)
     named.__module__ = module
@@ -125,14 +128,18 @@ def with_other_names(function: Callable[..., Any], names: Mapping[str, str]) -> 
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if not options:
-            return function(*args)
-        if not names.keys().isdisjoint(options):
-            for other, own in names.items():
-                if other in options and own in options:
-                    raise TypeError(f"{function.__name__}: {other} and {own} are the same argument")
-            options = {names.get(name, name): value for name, value in options.items()}
-        return function(*args, **options)
+        try:
+            if not options:
+                return function(*args)
+            if not names.keys().isdisjoint(options):
+                for other, own in names.items():
+                    if other in options and own in options:
+                        both = f"{other} and {own} are the same argument"
+                        raise TypeError(f"{function.__name__}: {both}")
+                options = {names.get(name, name): value for name, value in options.items()}
+            return function(*args, **options)
+        except AttributeError as error:
+            raise no_tensor.explained(function, args, options, error) from None
 
     call.other_names = names  # type: ignore[attr-defined]
     return call

@@ -17,10 +17,10 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[st
     try:
         return function(*args, **options)
     except AttributeError as error:
-        raise _explained(function, args, options, error) from None
+        raise explained(function, args, options, error) from None
 
 
-def _explained(
+def explained(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     options: Mapping[str, Any],
