@@ -82,3 +82,15 @@ def test_the_order_of_strides_is_that_of_slices_as_well():
         assert order_of_strides(arrays) is None
     assert order_of_strides([np.broadcast_to(x[0], x.shape)]) is None
     assert order_of_strides([np.broadcast_to(x[..., :1], x.shape).T]) is None
+
+
+def test_a_dimension_of_length_one_is_in_no_order():
+    """NumPy gives it any stride: 0 for a new one."""
+    x = np.zeros((6, 5, 4))
+    for view in (x.T[:, None], x.T[..., None], x.T[None], x[:, :1].T, x[1:, :, None].T):
+        order = order_of_strides([view])
+        assert order is not None
+        steps = [view.strides[d] for d in order if view.shape[d] > 1]
+        assert steps == sorted(steps, reverse=True)
+    assert order_in_memory([x.T[:, None]]) == (1, 3, 2, 0)
+    assert order_of_strides([x[:, None, 1:]]) is None

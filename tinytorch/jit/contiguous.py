@@ -11,6 +11,7 @@ algorithms", ASPLOS 1991.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,9 +57,11 @@ def _transpose(x: Array, out: Array, turn_rows: bool, turn_columns: bool) -> Non
                             part[c] = tile[c, r]
 
 
-def _by_strides(strides: Sequence[int]) -> tuple[int, ...]:
-    """The order of dimensions in which strides descend."""
-    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+def _by_strides(x: Array) -> tuple[int, ...]:
+    """The order of dimensions in which strides descend. Those of length 1, whose strides mean
+    nothing, come first."""
+    strides = [math.inf if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True)]
+    return tuple(sorted(range(x.ndim), key=lambda d: -strides[d]))
 
 
 def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
@@ -68,7 +71,7 @@ def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    order = _by_strides(arrays[0].strides)
+    order = _by_strides(arrays[0])
     return order if all(x.transpose(order).flags.c_contiguous for x in arrays) else None
 
 
@@ -79,11 +82,12 @@ def order_of_strides(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    order = _by_strides(arrays[0].strides)
-    if order == tuple(range(len(order))):
+    order = _by_strides(arrays[0])
+    long = [d for d in order if arrays[0].shape[d] > 1]
+    if long == sorted(long):
         return None
     for x in arrays:
-        ordered = [x.strides[d] for d in order]
+        ordered = [x.strides[d] for d in long]
         if ordered[-1] <= 0 or ordered != sorted(ordered, reverse=True):
             return None
     return order
