@@ -10,13 +10,14 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, func, select
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 POOL = 20
+MIGRATING = 0x7469746F  # the number of an advisory lock of PostgreSQL
 
 
 class DatabaseError(Exception):
@@ -54,6 +55,8 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         with self.engine.execution_options(writes=True).begin() as connection:
+            if self.engine.dialect.name == "postgresql":  # or two that start at once both create
+                connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 

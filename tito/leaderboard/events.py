@@ -105,6 +105,7 @@ def change_state(session: Session, actor: Person, event: Event, state: str) -> N
     Raises:
         EventError: that is not possible from where it is, or entries wait to be measured.
     """
+    session.refresh(event, with_for_update=True)  # entries that are being taken are waited for
     allowed = {"open": ("frozen", "closing"), "frozen": ("open", "closing")}
     if state not in allowed.get(event.state, ()):
         raise EventError(f"an event that is {event.state} cannot become {state}")

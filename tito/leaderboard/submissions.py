@@ -92,6 +92,7 @@ def submit(
             same person has the same code in the event already, unless it ended without a score by
             no fault of its own.
     """
+    session.refresh(event, with_for_update={"read": True})  # it does not close until this is kept
     closed = events.why_closed(event)
     if closed:
         raise RefusedError(closed)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from tito.leaderboard import people
+from tito.leaderboard import database as databases, people
 from tito.leaderboard.database import Database, DatabaseError
 from tito.leaderboard.tables import Base, Classroom, Person, Token
 
@@ -22,6 +26,37 @@ def test_the_migrations_make_the_tables(either: Database) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
     either.migrate()  # and a second start does nothing
+
+
+def test_two_servers_may_start_at_once(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find no tables; the second waits for the first, and does not create them as well."""
+    first, watcher = Database(postgres_url), Database(postgres_url)
+    migrate = (
+        "import sys\nfrom tito.leaderboard.database import Database as D\nD(sys.argv[1]).migrate()"
+    )
+    upgrade = databases.command.upgrade
+    others: list[subprocess.Popen[bytes]] = []
+
+    def upgrade_beside_another(*arguments: Any) -> None:
+        upgrade(*arguments)  # not committed yet
+        others.append(subprocess.Popen([sys.executable, "-c", migrate, postgres_url]))
+        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        while others[0].poll() is None:
+            with watcher.engine.connect() as connection:
+                if connection.scalar(waiting):
+                    return
+            time.sleep(0.05)
+
+    monkeypatch.setattr(databases.command, "upgrade", upgrade_beside_another)
+    try:
+        first.migrate()
+        assert others[0].wait() == 0
+    finally:
+        with first.engine.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+        first.close()
+        watcher.close()
 
 
 def test_references_are_held(either: Database) -> None:

@@ -177,7 +177,7 @@ def ask_for_duel(
             raise HTTPException(400, "a duel is of two entries of one event")
         if not who.is_instructor and who.id not in {s.person_id for s in pair}:
             raise HTTPException(403, "one of the two has to be yours")
-        person = session.get_one(Person, who.id)
+        person = session.get_one(Person, who.id, with_for_update=True)  # for one request at a time
         open_jobs = session.scalars(
             select(Job.id).where(Job.asked_by == who.id, Job.kind == "duel", Job.state != "done")
         ).all()
