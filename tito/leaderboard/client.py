@@ -96,6 +96,9 @@ class Client:
             raise UnreachableError(f"{self.server} answered {answer.status_code}")
         if answer.status_code >= 400:
             raise ServerError(_said(answer))
+        if answer.has_redirect_location:  # the token goes nowhere that was not named
+            moved = answer.headers["location"].partition("/api/")[0]
+            raise ServerError(f"{self.server} has moved to {moved}: give that address")
         try:
             return answer.json() if answer.content else None
         except ValueError:

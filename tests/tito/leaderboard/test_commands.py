@@ -189,6 +189,19 @@ def test_a_page_that_is_no_leaderboard_is_said() -> None:
     assert asked == ["/api/events/..%2Fa%20b/submissions"]
 
 
+def test_a_server_that_has_moved_to_https_is_said() -> None:
+    """Caddy answers so where somebody wrote http: a runner found its queue empty for ever."""
+
+    def moved(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(308, headers={"Location": "https://b" + request.url.path})
+
+    speaking = client.Client("http://b", "t", httpx.MockTransport(moved))
+    with pytest.raises(client.ServerError, match="http://b has moved to https://b: give"):
+        speaking.take_job()
+    with pytest.raises(client.ServerError, match="give that address"):
+        speaking.submit("fast", Path(__file__))
+
+
 def test_a_server_that_is_not_there_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
