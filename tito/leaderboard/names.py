@@ -24,14 +24,17 @@ _PHONETIC = re.compile("[\u01c0-\u01c3\u0250-\u02af\u1d00-\u1dbf\u2c60-\u2c7f\ua
 #: What looks like a Latin letter. A capital of Greek does otherwise than its small form.
 _CAPITALS = str.maketrans("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ABEZHIKMNOPTYX")
 _SMALL = str.maketrans(
-    "01iı" "авгеёзікмнорстухцчьѕјһԁԛԝҽӏ" "αβγεηικνορτυχω" "օսցհոզյք",
-    "olll" "abreë3lkmhopctyxu4bsjhdqwel" "abyenlkvoptuxw" "ougnnqjp",
+    "01iıɩƅȷ" "авгеёзікмнорстухцчьѕјһԁԛԝҽӏ" "αβγεηικνορτυχω" "օսցհոզյք" "ロカニハエタトヘべぺ一",
+    "ollllbj" "abreë3lkmhopctyxu4bsjhdqwel" "abyenlkvoptuxw" "ougnnqjp" "口力二八工夕卜へベペー",
 )  # fmt: skip
+#: Letters that nobody sees: two that fill the place of a missing part of Hangul, and a long stroke.
+_UNSEEN = str.maketrans("", "", "\u115f\u1160\u0640")
 
 
 def normalized(name: str) -> str:
-    """A name as it is kept: compatible forms of letters (full-width ones) as the ordinary ones."""
-    return " ".join(unicodedata.normalize("NFKC", name).split())
+    """A name as it is kept: compatible forms of letters (full-width ones) as the ordinary ones, and
+    none that nobody sees."""
+    return " ".join(unicodedata.normalize("NFKC", name).translate(_UNSEEN).split())
 
 
 def mixes_scripts(name: str) -> bool:

@@ -23,10 +23,21 @@ def test_alice_is_one(other: str) -> None:
     ("cop", "\u0441\u043e\u0440"), ("BOB", "\u0412\u041e\u0412"),
     ("NATA", "\u039d\u0391\u03a4\u0391"), ("aba", "\u03b1\u03b2\u03b1"),
     ("\u039d\u03b9\u03ba\u03bf\u03c2", "\u03bd\u03b9\u03ba\u03bf\u03c2"),
-    ("arnold", "amold"), ("3abc", "\u0663abc"),
+    ("arnold", "amold"), ("3abc", "\u0663abc"), ("Alice", "A\u0196ice"), ("bob", "\u0185o\u0185"),
+    ("jane", "\u0237ane"), ("\u30ab\u30a8\u30eb", "\u529b\u5de5\u30eb"),
+    ("\u3078\u3044\u308f", "\u30d8\u3044\u308f"), ("\u4e00\u30ed", "\u30fc\u53e3"),
 ])  # fmt: skip
 def test_letters_of_other_scripts_that_look_latin(latin: str, other: str) -> None:
     assert look_alike(latin, other)
+
+
+@pytest.mark.parametrize(("seen", "other"), [
+    ("\uae40\ucca0\uc218", "\uae40\u1160\ucca0\uc218\uffa0"),
+    ("\u0645\u062d\u0645\u062f", "\u0645\u062d\u0640\u0645\u062f"),
+    ("", "\u3164\u115f\u1160"),
+])  # fmt: skip
+def test_letters_that_nobody_sees_are_left_out(seen: str, other: str) -> None:
+    assert names.normalized(other) == seen
 
 
 @pytest.mark.parametrize(("one", "another"), [
