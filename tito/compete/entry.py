@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tito.compete.rules import broken_rules
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES, LONGEST_NAME = 256 * 1024, 200
 HEADER = re.compile(r"^#\s*tito:\s*event\s*=\s*([\w.-]+)\s*$", re.MULTILINE)
 
 
@@ -89,5 +89,7 @@ def parse_entry(data: bytes, name: str) -> Entry:
             f"{name} needs one public class, which is what is measured; it has {found}"
             " (a helper class begins with an underscore)"
         )
+    if len(classes[0]) > LONGEST_NAME:
+        raise EntryError(f"a class's name has at most {LONGEST_NAME} letters: {classes[0][:20]}...")
     header = HEADER.search(text)
     return Entry(Path(name), text, header[1] if header else None, classes[0])

@@ -111,7 +111,7 @@ def held(session: Session, runner: Person, job_id: int, lease: str) -> Job:
         job is None
         or job.state != "running"
         or job.runner_id != runner.id
-        or not secrets.compare_digest(job.lease or "", lease)
+        or not secrets.compare_digest((job.lease or "").encode(), lease.encode())
     ):
         raise LeaseLostError(f"job {job_id} is not yours: its lease has gone to another, or ended")
     return job

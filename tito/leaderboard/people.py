@@ -126,7 +126,7 @@ def add_person(session: Session, pseudonym: str, role: str, classroom_id: int | 
 def new_token(session: Session, person: Person, label: str) -> str:
     """A token for the API. This is the only time that it is seen."""
     secret = _secret()
-    label = label.strip()[:80] or "token"
+    label = "".join(c for c in label if c.isprintable()).strip()[:80] or "token"
     session.add(Token(person_id=person.id, hash=hashed(secret), label=label))
     audit.note(session, person, "new token", label)
     return secret

@@ -29,8 +29,7 @@ from tests.tito.leaderboard.conftest import (
     start,
     told,
 )
-from tito.compete.event import EventError
-from tito.leaderboard import events, jobs, people, submissions
+from tito.leaderboard import jobs, people, submissions
 from tito.leaderboard.database import Database
 from tito.leaderboard.tables import Base, Event, Job, Person, Submission
 from tito.leaderboard.web import guard, views
@@ -293,50 +292,6 @@ def test_a_deadline_and_a_frozen_event_take_nothing(board: Board) -> None:
     assert "the event fast is frozen" in board.submit(ada).text
     board.instructor.post("/instructor/events/1/state", state="open")
     assert board.submit(ada).status_code == 200
-
-
-def test_an_event_does_not_close_while_an_entry_is_being_taken(
-    board_on_either: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be in an event whose code is shown, and never be measured."""
-    board, ada = board_on_either, board_on_either.join("ada")
-    why_closed = events.why_closed
-    said: list[str] = []
-
-    def close() -> None:
-        with board.database.write() as session:
-            event, teacher = session.get_one(Event, 1), session.get_one(Person, 1)
-            try:
-                events.change_state(session, teacher, event, "closing")
-            except EventError as error:
-                said.append(str(error))
-
-    closing = threading.Thread(target=close)
-
-    def is_being_closed(event: Event) -> str | None:
-        found = why_closed(event)
-        closing.start()
-        closing.join(0.5)  # it waits for this entry
-        return found
-
-    monkeypatch.setattr(events, "why_closed", is_being_closed)
-    text = ENTRY.format(mark="").encode()
-    assert ada.api().post("/api/events/fast/submissions", content=text).status_code == 201
-    closing.join()
-    assert len(said) == 1 and "1 of the entries of fast are not measured yet" in said[0]
-
-
-def test_one_duel_at_a_time_also_of_requests_at_once(board_on_either: Board) -> None:
-    board, ada = board_on_either, board_on_either.join("ada")
-    for mark in "ab":
-        assert board.submit(ada, mark).status_code == 200
-    csrf, number = ada.csrf(), 6
-    browsers = [TestClient(board.app, cookies=ada.browser.cookies) for _ in range(number)]
-    fields = {"csrf": csrf, "first": "1", "second": "2"}
-    with ThreadPoolExecutor(number) as pool:
-        ask = partial(TestClient.post, url="/duels", data=fields, follow_redirects=False)
-        codes = sorted(answer.status_code for answer in pool.map(ask, browsers))
-    assert codes == [303] + [400] * (number - 1)
 
 
 def test_nobody_sees_what_is_not_theirs(board: Board, measuring: Measuring) -> None:

@@ -132,7 +132,7 @@ class Result(BaseModel):
 class Report(BaseModel):
     """What a runner says of a job."""
 
-    machine: dict[str, str | float | None]
+    machine: dict[str, str | FiniteFloat | None]
     machine_class: str = Field(max_length=300)
     outcomes: list[Result]
 

@@ -44,7 +44,7 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
     app.add_exception_handler(HTTPException, _say)
     app.add_exception_handler(RequestValidationError, _say_invalid)
     app.add_exception_handler(OperationalError, _say_away)
-    for unfit in (OverflowError, DataError):  # SQLite's, and PostgreSQL's
+    for unfit in (OverflowError, DataError, UnicodeEncodeError):  # SQLite's, PostgreSQL's, Python's
         app.add_exception_handler(unfit, _say_unfit)
     # The last one added sees a request first.
     for guard in (RateLimit, BodyLimit, SecurityHeaders, AccessLog):
@@ -66,7 +66,7 @@ def _say_away(request: Request, error: Exception) -> Response:
 
 
 def _say_unfit(request: Request, error: Exception) -> Response:
-    """A number that no column has room for, or a text with a NUL."""
+    """A number that no column has room for, or a text with a NUL or half a letter of UTF-16."""
     log.warning("a request that the database cannot take: %s", type(error).__name__)
     return _answer(request, 422, "the request is not as it should be: a value is out of range")
 

@@ -150,11 +150,12 @@ def add_event(
 
 
 def _deadline(text: str) -> float | None:
-    """As the browser's field gives it; in UTC, as its label says."""
+    """As the browser's field gives it; in UTC, as its label says, if it has no other offset."""
     if not text:
         return None
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except ValueError:
         raise EventError(f"a deadline is written 2026-12-24T18:00, not {text!r}") from None
 
