@@ -64,3 +64,27 @@ def test_an_error_of_the_function_itself_stays_as_it_is() -> None:
 @replayed
 def _with_an_object_within(x):  # type: ignore[no-untyped-def]
     return object().no_such_thing + x  # type: ignore[attr-defined]
+
+
+class Scaled(tinytorch.nn.Module):
+    def forward(self, x: tinytorch.Tensor, options) -> tinytorch.Tensor:  # type: ignore[no-untyped-def]
+        return x.flatten() * options.scale
+
+
+@pytest.mark.parametrize("wrong", [[[1.0, 2.0]], None, "a", 1.0])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_layer_names_what_is_no_tensor_and_says_what_it_is_itself(wrong, hooked) -> None:  # type: ignore[no-untyped-def]
+    nn = tinytorch.nn
+    kind = type(wrong).__name__
+    for layer in (nn.LSTM(2, 3), nn.BatchNorm1d(2), nn.Sequential(nn.Flatten())):
+        if hooked:
+            layer.register_forward_hook(lambda *_: None)
+        with pytest.raises(TypeError, match=f"must be a tensor, not {kind}"):
+            layer(wrong)
+    with pytest.raises(TypeError, match=f"Scaled: 'x' must be a tensor, not {kind}"):
+        Scaled()(wrong, None)
+
+
+def test_what_a_layer_does_not_say_is_a_tensor_is_not_called_one() -> None:
+    with pytest.raises(AttributeError, match="'object' object has no attribute 'scale'"):
+        Scaled()(ONES, object())

@@ -17,6 +17,7 @@ from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.state import IncompatibleKeys
 from tinytorch.nn.store import Store
 from tinytorch.nn.summary import format_module
+from tinytorch.replay import no_tensor
 from tinytorch.tensor import Tensor
 
 
@@ -53,9 +54,12 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return self._hooks.call(self, args, kwargs)
+        try:
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return self._hooks.call(self, args, kwargs)
+        except AttributeError as error:
+            raise no_tensor.explained_of_layer(self, args, kwargs, error) from None
 
     # -- what it is made of ------------------------------------------------------------------------
 

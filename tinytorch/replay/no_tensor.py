@@ -20,13 +20,28 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[st
         raise explained(function, args, options, error) from None
 
 
+def explained_of_layer(
+    layer: Any, args: tuple[Any, ...], options: Mapping[str, Any], error: AttributeError
+) -> Exception:
+    """The same for the arguments of a layer's `forward` that it says are tensors: the layer may be
+    a user's, and take others, which lack an attribute for a reason of their own."""
+    return explained(layer.forward, args, options, error, type(layer).__name__, only_said=True)
+
+
 def explained(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     options: Mapping[str, Any],
     error: AttributeError,
+    called: str = "",
+    only_said: bool = False,
 ) -> Exception:
-    """A TypeError that names the argument that lacks an attribute; else `error` itself."""
+    """A TypeError that names the argument that lacks an attribute; else `error` itself.
+
+    Args:
+        called: the name of what was called, if not the function's.
+        only_said: only arguments whose annotations say that they are tensors.
+    """
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **options).arguments
@@ -38,11 +53,12 @@ def explained(
         is_sequence = isinstance(value, (list, tuple))
         for each in (value, *value) if is_sequence else (value,):
             is_left_out = each is None is signature.parameters[name].default
-            if _is_missed_in(each, error.obj) and not is_left_out:
+            is_asked = said[name] or not only_said
+            if is_asked and _is_missed_in(each, error.obj) and not is_left_out:
                 what = "a tensor" if each is value else "tensors"
                 return TypeError(
-                    f"{function.__name__}: {name!r} must be {what}, not {_kind(each)}: use "
-                    f"tinytorch.tensor(...)"
+                    f"{called or function.__name__}: {name!r} must be {what}, not {_kind(each)}: "
+                    f"use tinytorch.tensor(...)"
                 )
     return error
 
