@@ -239,7 +239,7 @@ def _event(name: str) -> Event:
 
 def _read(file: Path, event: str | None) -> tuple[Entry, Event]:
     from tito.compete.entry import EntryError, read_entry
-    from tito.compete.event import EventError, load_event
+    from tito.compete.event import EventError, list_events, load_event
 
     try:
         entry = read_entry(file)
@@ -249,6 +249,10 @@ def _read(file: Path, event: str | None) -> tuple[Entry, Event]:
                 f"{file.name} does not say its event: begin it with `# tito: event = matmul`, or "
                 "give --event"
             )
+        known = list_events()
+        if event is None and name not in known:  # an event's code runs here: a file that was handed
+            said = console.unknown("event", name, known)  # in may not choose a folder beside it
+            raise EntryError(f"{said}; if it is a folder of yours, give --event {name}")
         found = load_event(name)
         entry.check_rules(found.division)
     except (EntryError, EventError) as error:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.system_tools import needs_sandbox
 from tito.cli import app
 from tito.compete import commands, measure, result
-from tito.compete.event import Event, Problem
+from tito.compete.event import BUILT_IN, Event, Problem
 from tito.compete.process import Contestant
 
 HONEST = """
@@ -52,6 +52,20 @@ def test_a_file_that_cannot_be_entered_is_refused_before_anything_runs(tmp_path:
     other.write_text("# tito: event = conv2d\nclass A: pass\n")
     file.write_text("# tito: event = matmul\nclass A: pass\n")
     assert "is for matmul and" in call("duel", str(file), str(other), code=2)
+
+
+def test_a_file_that_was_handed_in_does_not_choose_code_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event's task runs in this process: only who types --event says that it is theirs."""
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    (folder / "event.toml").write_text((BUILT_IN / "matmul" / "event.toml").read_text())
+    (folder / "task.py").write_text("raise SystemExit('code of a student')")
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("# tito: event = evil\nclass A: pass\n")
+    said = call("run", "mine.py", code=1)
+    assert "there is no event 'evil'" in said and "--event evil" in said and "student" not in said
 
 
 def test_all_baselines_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
