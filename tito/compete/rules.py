@@ -30,7 +30,9 @@ WAYS_ROUND = frozenset(
      "multiprocessing", "frombuffer", "as_strided", "stride_tricks", "matrix", "asmatrix", "bmat",
      "innerproduct", "outerproduct", "imatmul", "eval", "exec", "get_type_hints", "ForwardRef",
      "evaluate_forward_ref", "singledispatch", "singledispatchmethod", "update_wrapper", "wraps",
-     "gi_code", "cr_code", "ag_code", "cr_frame", "ag_frame", "f_code", "func_code"}
+     "gi_code", "cr_code", "ag_code", "cr_frame", "ag_frame", "f_code", "func_code",
+     "ExternalFunction", "ExternalFunctionPointer", "WrapperAddressProtocol", "base", "attrname",
+     "make_dataclass"}
 )  # fmt: skip
 BUILTINS = frozenset(
     {"breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "help",
@@ -39,6 +41,11 @@ BUILTINS = frozenset(
 #: Modules below those that may be imported, beside what these call public.
 PARTS = frozenset({"collections.abc", "numba.types", "numba.typed", "numpy.typing"})
 METHODS = frozenset({"__init__", "__call__", "__post_init__", "__name__", "__doc__"})
+#: What a class may define beside these. NumPy takes an address from `__array_interface__`.
+PROTOCOLS = frozenset(
+    {"__len__", "__getitem__", "__setitem__", "__contains__", "__iter__", "__next__", "__eq__",
+     "__hash__", "__repr__", "__enter__", "__exit__"}
+)  # fmt: skip
 
 
 def broken_rules(tree: ast.AST) -> Iterator[str]:
@@ -83,6 +90,9 @@ def _broken(node: ast.AST) -> Iterator[str]:
         yield _name(node.id)
     elif isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.MatMult):
         yield "the operator @ calls the product that this event is about"
+    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if _forbidden(node.name, free=True) and node.name not in PROTOCOLS:
+            yield _name(node.name)
     elif isinstance(node, (ast.AsyncFunctionDef, ast.Global, ast.MatchClass)):  # case x(dot=f)
         yield "async functions, `global` and patterns of classes are not for kernels"
 

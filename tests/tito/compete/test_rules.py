@@ -57,6 +57,14 @@ BROKEN = [
     "njit(f).func_code",
     "class A:\n    def dot(self, a): return super().dot(a)",
     "self.lib",
+    "f = numba.types.ExternalFunction('cblas_sgemm', numba.types.void())",
+    "from numba.types import ExternalFunctionPointer",
+    "class A(numba.types.WrapperAddressProtocol): pass",
+    "class A:\n    @property\n    def __array_interface__(self): return {}",
+    "class A:\n    def __array_ufunc__(self, ufunc, *rest): return ufunc",
+    "dataclasses.make_dataclass('A', ['__array_' + 'interface__'])",
+    "A.x.attrname = '__array_' + 'interface__'",
+    "np.ndarray((3, 3), np.float32, a.base, 4096)",
 ]
 
 
@@ -73,6 +81,7 @@ def test_ways_to_a_library_are_refused(code: str) -> None:
         "c[i, j] += a[i, k] * b[k, j]",
         "class A:\n    def matmul(self, a): ...\n    def f(self, a): return self.matmul(a)",
         "d = {}\nd[a.shape] = np.ascontiguousarray(a.T)",
+        "class A:\n    def __getitem__(self, base): return self.x[base]",
     ],
 )
 def test_ordinary_kernels_are_not(code: str) -> None:

@@ -108,6 +108,8 @@ def test_kernels_find_what_is_public(tmp_path: Path) -> None:
             "A.dot(np.ones((2, 2)), np.ones((2, 2)))",
             "has no attribute 'dot_of_self'",
         ),
+        ("type('A', (), {'__array_' + 'interface__': {}})", "takes 1 positional argument but 3"),
+        ("type(type(1))", "the type of a class is not for kernels"),
         ("import numpy as np\nnp.poly1d([1, 2]) * np.poly1d([1, 2])", "np.convolve is a library"),
     ],
 )
