@@ -21,6 +21,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -299,7 +300,10 @@ class Worker:
         return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def _ended(self) -> Failure:
-        code = self.process.wait(timeout=STOP_SECONDS)
+        try:
+            code = self.process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Failure("rule", "it closed the pipe of its answers, and went on")
         if is_cpu_time(code):
             return Failure("timeout", f"it used more than {CPU_SECONDS} s of processor time")
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):

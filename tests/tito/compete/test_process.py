@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.tito.compete.conftest import small_event
+from tito.compete import process
 from tito.compete.event import Problem
 from tito.compete.match import Failed, launches
 from tito.compete.process import Contestant, Failure, Worker, _visit
@@ -107,6 +108,18 @@ def test_what_an_entry_prints_is_not(tmp_path: Path) -> None:
     code = "import os\nassert os.path.samestat(os.fstat(2), os.stat(os.devnull))\nclass Mine: pass"
     (entry := tmp_path / "entry.py").write_text(code)
     Worker(Contestant("entry", entry, "Mine"), event, confined=False).close()
+
+
+def test_who_closes_the_pipe_of_answers_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
+    event = small_event(tmp_path / "event", "open")
+    code = "import os, time\nos.closerange(3, 99)\ntime.sleep(60)\nclass Mine: pass"
+    (entry := tmp_path / "entry.py").write_text(code)
+    with pytest.raises(Failure, match="closed the pipe") as caught:
+        Worker(Contestant("entry", entry, "Mine"), event, confined=False)
+    assert caught.value.verdict == "rule"
 
 
 def test_calls_that_take_no_time_are_our_fault(tmp_path: Path, costs: list[float]) -> None:
