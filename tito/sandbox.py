@@ -70,7 +70,7 @@ class Sandbox:
         visible: files and folders that it can read besides the system and Python.
         scratch_bytes: of each folder that it can write to; they lie in memory.
         threads: of the libraries that compute, where they ask their environment.
-        may_fork: False lets it start threads, but no process.
+        may_fork: False lets it start threads, but no process, and keeps it on its cores.
     """
 
     confined: bool = True

@@ -21,20 +21,21 @@ class Machine(NamedTuple):
     audit: int
     clone: int
     socket: int
+    affinity: int
     forks: tuple[int, ...]
     refused: tuple[int, ...]
 
 
-# forks: fork, vfork (ARM has only clone). Refused:
+# affinity: sched_setaffinity. forks: fork, vfork (ARM has only clone). Refused:
 # bpf, perf_event_open, userfaultfd, ptrace, process_vm_readv and _writev, add_key, request_key,
 # keyctl, shmget, shmat, msgget, semget, memfd_create, unshare, setns, mount
 MACHINES = {
     "x86_64": Machine(
-        0xC000003E, 56, 41, (57, 58),
+        0xC000003E, 56, 41, 203, (57, 58),
         (321, 298, 323, 101, 310, 311, 248, 249, 250, 29, 30, 68, 64, 319, 272, 308, 165),
     ),
     "aarch64": Machine(
-        0xC00000B7, 220, 198, (),
+        0xC00000B7, 220, 198, 122, (),
         (280, 241, 282, 117, 270, 271, 217, 218, 219, 194, 196, 186, 190, 279, 97, 268, 40),
     ),
 }  # fmt: skip
@@ -55,7 +56,7 @@ def program(machine: str | None = None, *, may_fork: bool = True) -> bytes | Non
     """The filter for a machine, this one by default; None if its system calls are not known here.
 
     Args:
-        may_fork: False refuses new processes, and leaves threads.
+        may_fork: False refuses new processes, and leaves threads, on the cores that they have.
 
     >>> len(program("x86_64")) % 8
     0
@@ -74,7 +75,7 @@ def program(machine: str | None = None, *, may_fork: bool = True) -> bytes | Non
         _step(EQUAL, CLONE3, no=1),
         _step(RETURN, REFUSE | errno.ENOSYS),
     ]
-    forks = () if may_fork else known.forks
+    forks = () if may_fork else (known.affinity, *known.forks)
     for number in (*known.refused, *REFUSED_EVERYWHERE, *forks):
         steps += [_step(EQUAL, number, no=1), _step(RETURN, refuse)]
     left = range(len(SOCKET_FAMILIES), 0, -1)  # steps to the one that allows the call

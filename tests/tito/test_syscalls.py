@@ -81,11 +81,11 @@ def test_sockets_are_of_a_few_families(machine: str, architecture: int, socket: 
 
 
 @pytest.mark.parametrize(
-    ("machine", "architecture", "clone", "forks"),
-    [("x86_64", X86, 56, (57, 58)), ("aarch64", ARM, 220, ())],
+    ("machine", "architecture", "clone", "others"),
+    [("x86_64", X86, 56, (57, 58, 203)), ("aarch64", ARM, 220, (122,))],
 )
 def test_threads_without_processes(
-    machine: str, architecture: int, clone: int, forks: tuple[int, ...]
+    machine: str, architecture: int, clone: int, others: tuple[int, ...]
 ) -> None:
     program, strict = syscalls.program(machine), syscalls.program(machine, may_fork=False)
     assert program is not None and strict is not None
@@ -93,7 +93,7 @@ def test_threads_without_processes(
     for each, may_fork in ((program, ALLOW), (strict, refused(errno.EPERM))):
         assert verdict(each, clone, architecture, flags=thread) == ALLOW
         assert verdict(each, clone, architecture, flags=process) == may_fork
-        for fork in forks:
-            assert verdict(each, fork, architecture) == may_fork
+        for other in others:  # fork and vfork, and sched_setaffinity
+            assert verdict(each, other, architecture) == may_fork
     new_user = verdict(strict, clone, architecture, flags=syscalls.NEW_USER_NAMESPACE | thread)
     assert new_user == refused(errno.EPERM)

@@ -25,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -34,8 +36,8 @@ import numpy as np
 from tito.compete.event import Array, Event, Problem
 from tito.compete.memory import Arena, place
 from tito.limits import Limits, is_cpu_time
-from tito.sandbox import Sandbox, for_python
-from tito.usage import tree
+from tito.sandbox import WRITABLE, Sandbox, for_python
+from tito.usage import files_made, tree
 
 BASELINES = ("numpy", "naive", "blocked", "optimized", "torch")
 COMPILED = ("blocked", "optimized")  # whose kernels are kept on disk; an entry's never are
@@ -50,6 +52,7 @@ STATE, PROCESSOR = 0, 36  # of proc_pid_stat(5), counted from the state
 PREPARE_SECONDS = 20.0
 CPU_SECONDS = 3600
 OPEN_FILES, FILE_BYTES, THREADS = 256, 256 << 20, 256
+MOST_FILES, LOOK_SECONDS = 10_000, 0.5
 
 
 class Failure(Exception):
@@ -144,15 +147,14 @@ class Worker:
         )  # fmt: skip
         command = [sys.executable, "-I", "-c", START, json.dumps(settings), str(shift)]
         with tempfile.TemporaryFile() as printed:
-            self.process = box.start(
-                command, bounds, files=files, stderr=printed, keep=(self.descriptor,)
-            )
+            with _on(cores):
+                self.process = box.start(
+                    command, bounds, files=files, stderr=printed, keep=(self.descriptor,)
+                )
             try:
                 self._begun(event.compile_seconds, printed)
                 self._expect(b"p", event.compile_seconds)
                 self.pid = tree(self.process.pid)[-1]
-                if cores is not None:
-                    os.sched_setaffinity(self.pid, cores)
                 self.stop()
             except BaseException:
                 self.close()
@@ -169,6 +171,7 @@ class Worker:
         placed = place(kinds, self.event.shared_bytes)
         inputs, outputs = placed[: len(problem.inputs)], placed[len(problem.inputs) :]
         request = {"inputs": inputs, "outputs": outputs, "case": problem.parameters}
+        self._count_files()
         self._send(json.dumps(request).encode() + b"\n")
         self.go_on()
         self._expect(b"p", PREPARE_SECONDS)
@@ -291,10 +294,16 @@ class Worker:
     def _read(self, count: int, deadline: float) -> bytes:
         assert self.process.stdout is not None
         descriptor = self.process.stdout.fileno()
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([descriptor], [], [], left)[0]:
-            raise Failure("timeout", "it did not answer within its time")
-        return os.read(descriptor, count)
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([descriptor], [], [], min(left, LOOK_SECONDS))[0]:
+                return os.read(descriptor, count)
+            self._count_files()
+        raise Failure("timeout", "it did not answer within its time")
+
+    def _count_files(self) -> None:
+        """No limit of a process holds for these, and each takes memory of the kernel."""
+        if files_made(self.process.pid, WRITABLE) > MOST_FILES:
+            raise Failure("memory", f"it made more than {MOST_FILES:,} files")
 
     def _has_more(self) -> bool:
         return bool(select.select([self.process.stdout], [], [], 0)[0])
@@ -375,6 +384,18 @@ def _stopped_on(pid: int) -> set[int] | None:
             return None
         cores.add(int(fields[PROCESSOR]))
     return cores
+
+
+@contextmanager
+def _on(cores: set[int] | None) -> Iterator[None]:
+    """What is started in this block runs on these cores, with each of its threads: an entry that
+    makes one while it is loaded would compute where the machine has faster ones."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores or own)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _visit(cores: set[int]) -> None:

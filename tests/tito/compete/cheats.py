@@ -227,6 +227,14 @@ class Entry:
         import resource
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return a @ b""",
+    "other cores than its own": """
+        import os
+        os.sched_setaffinity(0, range(os.cpu_count()))
+        return a @ b""",
+    "files without end": """
+        import itertools
+        for i in itertools.count():
+            open(f"{('/tmp', '/dev/shm', '/home/student')[i % 3]}/{i}", "w").close()""",
     "before all others": """
         import os
         os.nice(-5)

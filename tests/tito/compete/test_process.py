@@ -54,6 +54,23 @@ def _cpu_clock(pid: int) -> int:
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 
+@pytest.mark.skipif(cores() == 1, reason="there is one core: nothing else can be meant")
+def test_threads_of_an_entry_stay_on_its_cores(tmp_path: Path) -> None:
+    """One that was made while it was loaded was free to compute where the machine is faster."""
+    event = small_event(tmp_path / "event", "open")
+    code = (
+        "import os, threading\nclass Mine:\n    def __init__(self):\n        found = []\n"
+        "        look = lambda: found.append(sorted(os.sched_getaffinity(0)))\n"
+        "        thread = threading.Thread(target=look)\n        thread.start()\n"
+        "        thread.join()\n        raise ValueError(found)"
+    )
+    (entry := tmp_path / "entry.py").write_text(code)
+    own = os.sched_getaffinity(0)
+    with pytest.raises(Failure, match=rf"\[\[{max(own)}\]\]"):
+        Worker(Contestant("entry", entry, "Mine"), event, confined=False, cores={max(own)})
+    assert os.sched_getaffinity(0) == own
+
+
 @pytest.fixture
 def costs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What calls of workers without a process cost, in turn and from the first again."""
