@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tito.compete.rules import broken_rules
 
 MAX_BYTES, LONGEST_NAME = 256 * 1024, 200
+MAX_BRACES = 5000  # Python 3.11 reads an f-string in time that is quadratic in its expressions
 HEADER = re.compile(r"^#\s*tito:\s*event\s*=\s*([\w.-]+)\s*$", re.MULTILINE)
 
 
@@ -27,12 +28,14 @@ class Entry:
         text: its content.
         event: the name of the event in its header, if there is one.
         class_name: of the one public class in it.
+        tree: the syntax of it.
     """
 
     path: Path
     text: str
     event: str | None
     class_name: str
+    tree: ast.Module = field(repr=False, compare=False)
 
     @property
     def sha256(self) -> str:
@@ -47,7 +50,7 @@ class Entry:
         """
         if division == "open":
             return
-        broken = list(broken_rules(ast.parse(self.text)))
+        broken = list(broken_rules(self.tree))
         if broken:
             lines = "".join(f"\n  {line}" for line in broken[:10])
             more = f"\n  and {len(broken) - 10} more" if len(broken) > 10 else ""
@@ -75,6 +78,8 @@ def parse_entry(data: bytes, name: str) -> Entry:
     """
     if len(data) > MAX_BYTES:
         raise EntryError(f"{name} has {len(data):,} bytes; an entry has at most {MAX_BYTES:,}")
+    if data.count(b"{") > MAX_BRACES:
+        raise EntryError(f"{name} has more than {MAX_BRACES:,} braces: no kernel needs as many")
     try:
         text = data.decode("utf-8-sig")
         tree = ast.parse(text)
@@ -92,4 +97,4 @@ def parse_entry(data: bytes, name: str) -> Entry:
     if len(classes[0]) > LONGEST_NAME:
         raise EntryError(f"a class's name has at most {LONGEST_NAME} letters: {classes[0][:20]}...")
     header = HEADER.search(text)
-    return Entry(Path(name), text, header[1] if header else None, classes[0])
+    return Entry(Path(name), text, header[1] if header else None, classes[0], tree)

@@ -113,6 +113,8 @@ def test_what_is_no_entry_is_said(tmp_path: Path) -> None:
         (b"class A: pass\nclass B: pass", "it has A, B"),
         (b"#" * (MAX_BYTES + 1), "at most"),
         (b"(" * 5000, "no Python"),
+        (b"x = f'" + b"{y}" * 80_000 + b"'\nclass A: pass", "more than 5,000 braces"),  # 20 s
+        (b"class " + b"A" * 201 + b": pass", "at most 200 letters"),
     ]:
         file.write_bytes(data)
         with pytest.raises(EntryError, match=said):
