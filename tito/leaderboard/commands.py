@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import sys
 import threading
@@ -207,6 +208,7 @@ def runner(
     from tito.sandbox import NoSandboxError, Sandbox
 
     client = _client(server, token_file)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service is stopped
     try:
         if not no_sandbox:
             Sandbox(confined=True, may_fork=False)  # says at once what is missing
@@ -219,6 +221,8 @@ def runner(
     except (ServerError, UnreachableError, NoSandboxError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(REFUSED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print(f"{count} measured")
 
 

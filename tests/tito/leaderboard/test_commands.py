@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, told
 from tito.cli import app
-from tito.leaderboard import client, commands
+from tito.leaderboard import client, commands, runner
 
 
 def run(*arguments: str | Path, input: str | None = None) -> Result:
@@ -174,6 +175,25 @@ def test_what_cannot_be_an_address_or_a_token_is_said(
     (tmp_path / "token").write_text("x")
     answer = run("leaderboard", "runner", "--server", "http://127.0.0.1:1", *options)
     assert answer.exit_code == 1 and "does not answer" in answer.output
+
+
+def test_a_runner_that_a_service_stops_gives_its_job_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended by SIGTERM it kept the job for a minute, and after three such stops it was given up."""
+
+    def work(*_: object, **__: object) -> int:
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(runner, "work", work)
+    (home / "token").write_text("x")
+    before = signal.getsignal(signal.SIGTERM)
+    options = ("--server", "http://127.0.0.1:1", "--token-file", home / "token", "--no-sandbox")
+    answer = run("leaderboard", "runner", *options)
+    assert answer.exit_code == 130 and "what was begun is back in the queue" in answer.stderr
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_page_that_is_no_leaderboard_is_said() -> None:
