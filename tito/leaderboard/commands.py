@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,16 +56,16 @@ def _open(url: str) -> closing[Database]:
 
     from tito.leaderboard.database import Database, DatabaseError
 
-    try:
-        database = Database(url)
-    except DatabaseError as error:
-        raise typer.BadParameter(str(error)) from None
-    try:
-        database.migrate()
-    except SQLAlchemyError as error:
-        database.close()
-        typer.echo(f"the database does not answer: {error.__cause__ or error}", err=True)
-        raise typer.Exit(UNSCORED) from None
+    with ExitStack() as stack:
+        try:
+            database = stack.enter_context(closing(Database(url)))
+            database.migrate()
+        except DatabaseError as error:
+            raise typer.BadParameter(str(error)) from None
+        except SQLAlchemyError as error:
+            typer.echo(f"the database does not answer: {error.__cause__ or error}", err=True)
+            raise typer.Exit(UNSCORED) from None
+        stack.pop_all()
     return closing(database)
 
 

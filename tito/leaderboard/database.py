@@ -10,6 +10,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event, func, select
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 POOL = 20
+HOW = "give a file's path, or a URL that begins with postgresql+psycopg://"
 MIGRATING = 0x7469746F  # the number of an advisory lock of PostgreSQL
 
 
@@ -41,24 +43,35 @@ class Database:
                 self.url, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True
             )
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise DatabaseError(f"{url!r} is no database that can be opened: {error}") from None
-        if self.engine.dialect.name not in ("sqlite", "postgresql"):
+            kind = url.partition("://")[0]  # a password may follow
             raise DatabaseError(
-                f"{self.engine.dialect.name} is not supported: give a file's path, or a URL that "
-                "begins with postgresql+psycopg://"
-            )
+                f"{kind!r} is no database that can be opened ({error}): {HOW}"
+            ) from None
+        except TypeError:  # it has no pool of connections
+            raise DatabaseError(f"what is in memory is lost at the end: {HOW}") from None
+        if self.engine.dialect.name not in ("sqlite", "postgresql"):
+            raise DatabaseError(f"{self.engine.dialect.name} is not supported: {HOW}")
         if self.engine.dialect.name == "sqlite":
             _prepare_sqlite(self.engine)
 
     def migrate(self) -> None:
-        """Create the tables, or bring those of an older version up to date."""
+        """Create the tables, or bring those of an older version up to date.
+
+        Raises:
+            DatabaseError: they are of a newer version, or another program's.
+        """
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         with self.engine.execution_options(writes=True).begin() as connection:
             if self.engine.dialect.name == "postgresql":  # or two that start at once both create
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            try:
+                command.upgrade(config, "head")
+            except CommandError as error:
+                raise DatabaseError(
+                    f"its tables are a newer TinyTorch's, or another program's: {error}"
+                ) from None
 
     @contextmanager
     def read(self) -> Iterator[Session]:

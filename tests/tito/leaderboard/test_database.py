@@ -99,10 +99,22 @@ def test_writers_wait_for_each_other(either: Database) -> None:
     assert sorted(joined) == ["no"] * 4 + ["yes"] * 8
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "nothing://x", "postgresql+absent://x"])
+@pytest.mark.parametrize("url", [
+    "mysql://x/y", "nothing://x", "postgresql+absent://x", "postgres://me:password@x/y", "sqlite://",
+])  # fmt: skip
 def test_another_database_is_refused_in_a_sentence(url: str) -> None:
-    with pytest.raises(DatabaseError, match=r"is not supported|no database that can be opened"):
+    said = r"is not supported|no database that can be opened|in memory is lost"
+    with pytest.raises(DatabaseError, match=said) as refused:
         Database(url)
+    assert "begins with postgresql+psycopg://" in str(refused.value)
+    assert "password" not in str(refused.value)
+
+
+def test_tables_of_a_newer_version_are_left_alone(either: Database) -> None:
+    with either.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(DatabaseError, match=r"a newer TinyTorch's, or another program's: .*9999"):
+        either.migrate()
 
 
 def test_a_path_is_a_file_of_sqlite(tmp_path: Path) -> None:
