@@ -72,7 +72,10 @@ def new(
     path = out or Path(f"{found.name}.py")
     if path.exists():
         raise typer.BadParameter(f"{path} is there already: give another name with --out")
-    path.write_text(found.starter, "utf-8")
+    try:
+        path.write_text(found.starter, "utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}") from None
     print(f"{path}: {found.title}. Measure it: tito compete run {path}")
 
 

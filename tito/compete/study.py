@@ -114,12 +114,14 @@ def _read(file: Path | None, told: dict[str, object]) -> list[Match]:
     """Matches of a file that begins with what the study measures; a new one is begun."""
     if file is None:
         return []
-    if not file.exists():
-        file.write_text(json.dumps(told) + "\n", "utf-8")
-        return []
     try:
+        if not file.exists():
+            file.write_text(json.dumps(told) + "\n", "utf-8")
+            return []
         first, *lines = map(json.loads, file.read_text("utf-8").splitlines())
         found = [Match(**{**line, "scores": tuple(line["scores"])}) for line in lines]
+    except OSError as error:
+        raise StudyError(f"{file} cannot be read or written: {error.strerror}") from None
     except (ValueError, TypeError, KeyError) as error:
         raise StudyError(f"{file} is not the file of a study: {error}") from None
     if first != told:

@@ -38,6 +38,11 @@ def test_events_and_starters(tmp_path: Path) -> None:
     assert "# tito: event = matmul" in out.read_text()
     assert "is there already" in call("new", "matmul", "--out", str(out), code=2)
     assert "matmul" in call("new", "chess", code=2)
+    nowhere = str(tmp_path / "absent" / "mine")
+    assert "cannot be written: No such file" in call("new", "matmul", "--out", nowhere, code=2)
+    assert "cannot be read or written: No such" in call("aa", "matmul", "--file", nowhere, code=3)
+    folder = ("aa", "matmul", "--file", str(tmp_path))
+    assert "cannot be read or written: Is a directory" in call(*folder, code=3)
 
 
 def test_a_file_that_cannot_be_entered_is_refused_before_anything_runs(tmp_path: Path) -> None:
