@@ -53,6 +53,8 @@ class Database:
             raise DatabaseError(f"{self.engine.dialect.name} is not supported: {HOW}")
         if self.engine.dialect.name == "sqlite":
             _prepare_sqlite(self.engine)
+        else:  # whatever the server's default: who has waited for a row sees what is there then
+            self.engine = self.engine.execution_options(isolation_level="READ COMMITTED")
 
     def migrate(self) -> None:
         """Create the tables, or bring those of an older version up to date.

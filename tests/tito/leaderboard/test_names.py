@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -103,3 +104,24 @@ def test_two_join_at_once(either: Database) -> None:
     for thread in threads:
         thread.join()
     assert len(joined) == 1
+
+
+@pytest.fixture(params=["repeatable read", "serializable"])
+def strict(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Database]:
+    """A PostgreSQL whose transactions see by default what was there when they began."""
+    level = request.param
+    made = Database(postgres_url)
+    with made.engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER ROLE tito SET default_transaction_isolation = '{level}'")
+    made.close()
+    made.migrate()
+    yield made
+    with made.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER ROLE tito RESET default_transaction_isolation")
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    made.close()
+
+
+def test_two_join_at_once_whatever_the_isolation_that_is_the_default(strict: Database) -> None:
+    test_two_join_at_once(strict)
