@@ -78,6 +78,23 @@ def test_what_is_beside_a_secret_makes_nobody_another(path: str) -> None:
     assert waits[0] == 0.0 and waits[-1] > 0.0
 
 
+def test_what_the_guards_refuse_is_a_page_for_people(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class that joins within a minute from one address had JSON in its browsers."""
+    large = {"file": ("mine.py", b"#" * (guard.BODY_BYTES + 1))}
+    answers = [board.instructor.browser.post("/events/1/submissions", files=large)]
+    monkeypatch.setattr(guard.RateLimit, "_wait", lambda self, scope: 5.5)
+    answers.append(TestClient(board.app).post("/join", data={"secret": "x"}))
+    for answer, said in zip(answers, ("at most 524,288 bytes", "try again in 6 s"), strict=True):
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "<h1>This did not work</h1>" in answer.text and said in answer.text
+    assert [answer.status_code for answer in answers] == [413, 429]
+    assert board.instructor.api().post("/api/x").json() == {
+        "detail": "too many requests: try again in 6 s"
+    }
+
+
 def test_no_line_of_the_log_is_forged(board: Board, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="tito.leaderboard")
     board.instructor.browser.get("/nowhere%0aGET / 200%1b[2J%c2%9b2J")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 from sqlalchemy.exc import DataError, OperationalError
@@ -54,7 +53,7 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
 
 def _say(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
+    return views.refuse(request, error.status_code, str(error.detail), dict(error.headers or {}))
 
 
 def _say_away(request: Request, error: Exception) -> Response:
@@ -62,13 +61,13 @@ def _say_away(request: Request, error: Exception) -> Response:
     assert isinstance(error, OperationalError)
     log.error("the database does not answer: %s", error.orig)
     text = "the database does not answer: try again in a moment"
-    return _answer(request, 503, text, {"Retry-After": str(AWAY_SECONDS)})
+    return views.refuse(request, 503, text, {"Retry-After": str(AWAY_SECONDS)})
 
 
 def _say_unfit(request: Request, error: Exception) -> Response:
     """A number that no column has room for, or a text with a NUL or half a letter of UTF-16."""
     log.warning("a request that the database cannot take: %s", type(error).__name__)
-    return _answer(request, 422, "the request is not as it should be: a value is out of range")
+    return views.refuse(request, 422, "the request is not as it should be: a value is out of range")
 
 
 def _say_invalid(request: Request, error: Exception) -> Response:
@@ -78,15 +77,4 @@ def _say_invalid(request: Request, error: Exception) -> Response:
         f"{'.'.join(str(part) for part in each['loc'][1:])}: {each['msg']}"
         for each in error.errors()[:5]
     )
-    return _answer(request, 422, f"the request is not as it should be: {wrong}")
-
-
-def _answer(
-    request: Request, status: int, text: str, headers: dict[str, Any] | None = None
-) -> Response:
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"detail": text}, status, headers)
-    templates: Jinja2Templates = request.app.state.templates
-    return templates.TemplateResponse(
-        request, "error.html", {"status": status, "text": text}, status_code=status, headers=headers
-    )
+    return views.refuse(request, 422, f"the request is not as it should be: {wrong}")

@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tito.leaderboard.web.signin import COOKIE
+from tito.leaderboard.web.views import refuse
 
 log = logging.getLogger("tito.leaderboard")
 
@@ -69,8 +69,8 @@ class BodyLimit:
             message = await receive()
             body += message.get("body", b"")
             if len(body) > limit:
-                text = f"at most {limit:,} bytes can be sent"
-                return await JSONResponse({"detail": text}, 413)(scope, receive, send)
+                answer = refuse(Request(scope), 413, f"at most {limit:,} bytes can be sent")
+                return await answer(scope, receive, send)
             if message["type"] != "http.request" or not message.get("more_body"):
                 break
         given = False
@@ -130,11 +130,8 @@ class RateLimit:
         if not wait:
             return await self.app(scope, receive, send)
         seconds = math.ceil(wait)
-        answer = JSONResponse(
-            {"detail": f"too many requests: try again in {seconds} s"},
-            429,
-            {"Retry-After": str(seconds)},
-        )
+        text = f"too many requests: try again in {seconds} s"
+        answer = refuse(Request(scope), 429, text, {"Retry-After": str(seconds)})
         await answer(scope, receive, send)
 
     def _wait(self, scope: Scope) -> float:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
+from fastapi.templating import Jinja2Templates
 from sqlalchemy.orm import Session
 
 from tito.leaderboard import board
@@ -33,6 +34,18 @@ def page(request: Request, name: str, status: int = 200, **context: Any) -> Resp
         request, name, context, status_code=status
     )
     return made
+
+
+def refuse(
+    request: Request, status: int, text: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Why not, for a program as JSON and for a person as a page."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"detail": text}, status, headers)
+    templates: Jinja2Templates = request.app.state.templates
+    return templates.TemplateResponse(
+        request, "error.html", {"status": status, "text": text}, status_code=status, headers=headers
+    )
 
 
 def common(request: Request) -> dict[str, Any]:
