@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, TestClient, report, told
 from tito.compete.event import EventError
@@ -93,6 +94,23 @@ def test_what_the_guards_refuse_is_a_page_for_people(
     assert board.instructor.api().post("/api/x").json() == {
         "detail": "too many requests: try again in 6 s"
     }
+
+
+def test_only_runners_may_send_large_bodies(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept until they are whole: thirty of anybody's took half a gigabyte."""
+    path, body = "/api/runner/jobs/1/result", b"[" * (guard.BODY_BYTES + 1)
+    stranger = TestClient(board.app)
+    assert stranger.post(path, content=body).status_code == 413
+    assert stranger.post(path, content=b"{}").status_code == 401
+    assert board.join("ada").api().post(path, content=body).status_code == 413
+    runner = Measuring(board).api
+    assert runner.post(path, content=body).status_code == 422
+
+    def away() -> None:
+        raise OperationalError("SELECT 1", {}, ConnectionError())
+
+    monkeypatch.setattr(board.database, "read", away)
+    assert runner.post(path, content=body).status_code == 503  # and the runner sends it again
 
 
 def test_no_line_of_the_log_is_forged(board: Board, caplog: pytest.LogCaptureFixture) -> None:
