@@ -44,6 +44,8 @@ def main() -> int:
     parser.add_argument("--url", help="of an empty database; by default a file of SQLite")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.entries < 1 or options.rate * options.seconds < 1:
+        parser.error("there is nothing to count: give at least one entry and one page view")
     with tempfile.TemporaryDirectory() as folder:
         server, greeting = start(options.url or f"{folder}/board.db", options.port, folder)
         try:
