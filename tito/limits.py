@@ -32,6 +32,7 @@ RESOURCES = {
 }
 # beyond its processor time a process gets SIGXCPU, which says why it ended; that much later SIGKILL
 CPU_GRACE_SECONDS = 1
+PARENT_DEATH_SIGNAL = 1  # of linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,14 @@ class Finished:
     timed_out: bool
 
 
-def limited(command: Sequence[str], limits: Limits) -> list[str]:
+def limited(command: Sequence[str], limits: Limits, *, ends_with_us: bool = False) -> list[str]:
     """The command that runs `command` under all of the limits but wall time.
 
     >>> limited(["ls"], Limits(seconds=1, open_files=20))[-3:]
     ['open_files=20', '--', 'ls']
+
+    Args:
+        ends_with_us: on Linux the command is killed when the thread that starts it ends.
 
     Raises:
         OSError: this system has no such limits (Windows outside of WSL).
@@ -88,6 +92,8 @@ def limited(command: Sequence[str], limits: Limits) -> list[str]:
         raise OSError("limits on time and memory need Linux, macOS or WSL: run tito there")
     wanted = {name: getattr(limits, name) for name in RESOURCES}
     settings = [f"{name}={value}" for name, value in wanted.items() if value is not None]
+    if ends_with_us and sys.platform.startswith("linux"):
+        settings.append(f"parent={os.getpid()}")
     return [sys.executable, "-I", "-S", __file__, *settings, "--", *command]
 
 
@@ -163,6 +169,15 @@ def _text(file: IO[bytes], limit: int) -> str:
     return head.decode(errors="replace") + cut + file.read().decode(errors="replace")
 
 
+def _end_with(parent: int) -> None:
+    """Be killed when the parent ends, stopped or not, also as another program: see prctl(2)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it has ended before that
+        os._exit(1)
+
+
 def _become(arguments: list[str]) -> None:
     """Set the limits `name=value` on this process, then become the command after `--`."""
     import resource
@@ -170,6 +185,9 @@ def _become(arguments: list[str]) -> None:
     end = arguments.index("--")
     for setting in arguments[:end]:
         name, _, value = setting.partition("=")
+        if name == "parent":
+            _end_with(int(value))
+            continue
         which: Any = getattr(resource, RESOURCES[name])
         wanted, hard = int(value), resource.getrlimit(which)[1]
         most = wanted + (CPU_GRACE_SECONDS if which == resource.RLIMIT_CPU else 0)

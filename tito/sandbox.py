@@ -114,7 +114,7 @@ class Sandbox:
             NoSandboxError: there is none here.
         """
         if not self.confined:
-            own = limited(command, bounds)
+            own = limited(command, bounds, ends_with_us=True)
             env = _unconfined() | self._threads()
             return self._start(own, stderr, keep=keep, cwd=cwd, env=env)
         reason = unavailable()

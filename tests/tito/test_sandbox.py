@@ -287,6 +287,29 @@ def test_without_confinement_the_level_says_so_and_limits_hold(tmp_path: Path) -
     assert out.decode().split() == [str(tmp_path), "64"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing tells it")
+def test_without_confinement_nothing_is_left_either_when_we_are_killed() -> None:
+    """A worker of the competition is stopped most of the time, and stayed so for ever."""
+    code = (
+        "import os, signal, sys\nfrom tito.limits import Limits\nfrom tito.sandbox import Sandbox\n"
+        "child = Sandbox(confined=False).start(['sleep', '600'], Limits(seconds=600))\n"
+        "while open(f'/proc/{child.pid}/comm').read() != 'sleep\\n': pass\n"
+        "os.kill(child.pid, signal.SIGSTOP)\nprint(child.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], cwd=scripts.ROOT, capture_output=True)
+    pid = int(killed.stdout)
+    for _ in range(100):
+        try:
+            if "State:\tZ" in Path(f"/proc/{pid}/status").read_text():
+                return
+        except OSError:
+            return
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    pytest.fail("a stopped process is left")
+
+
 def test_usage_adds_up_what_a_process_has_started() -> None:
     code = (
         "import os, time\n"
