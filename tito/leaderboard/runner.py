@@ -23,6 +23,7 @@ from tito.leaderboard.client import Client, ServerError, UnreachableError
 BASELINE = "numpy"
 POLL_SECONDS = 2.0
 HEARTBEAT_SECONDS = 10.0
+MOST_SECONDS = 1800.0  # of an entry; CPU time counts no sleep, and one takes a minute
 GIVE_UP_SECONDS = 600.0  # a result is not thrown away because the server restarts
 
 
@@ -56,6 +57,10 @@ class Heartbeat:
 
 class LeaseLost(Exception):
     """Measuring on would be for nothing."""
+
+
+class TooLong(Exception):
+    """It holds up all others."""
 
 
 def work(
@@ -107,6 +112,10 @@ def _handle(
     except LeaseLost:
         say(f"job {job['id']}: another runner has it now")
         return
+    except TooLong:
+        alone = len(job["entries"]) == 1  # of several nobody knows whose fault it is
+        text = f"measuring it takes more than {MOST_SECONDS / 60:.0f} minutes"
+        told = failure(job, machine, text, "timeout" if alone else "infrastructure")
     except KeyboardInterrupt:
         client.release(job["id"], job["lease"], "the runner was stopped")
         raise
@@ -138,6 +147,7 @@ def _send(
 def _measure(
     job: dict[str, Any], machine: dict[str, str], heartbeat: Heartbeat, confined: bool
 ) -> dict[str, Any]:
+    deadline = time.monotonic() + MOST_SECONDS * len(job["entries"])
     with tempfile.TemporaryDirectory(prefix="tito-runner-") as name:
         folder = Path(name) / "event"
         folder.mkdir()
@@ -164,6 +174,8 @@ def _measure(
                 heartbeat.progress = done / total
                 if heartbeat.lost:
                     raise LeaseLost
+                if time.monotonic() > deadline:
+                    raise TooLong
 
             return step
 
@@ -211,9 +223,11 @@ def _case(row: Row, measured: Measured) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def failure(job: dict[str, Any], machine: dict[str, str], text: str) -> dict[str, Any]:
-    """The report of a job that could not be measured, by a fault of ours."""
-    outcomes = [_failed(e["name"], "infrastructure", text[:2000]) for e in job["entries"]]
+def failure(
+    job: dict[str, Any], machine: dict[str, str], text: str, verdict: str = "infrastructure"
+) -> dict[str, Any]:
+    """The report of a job that could not be measured."""
+    outcomes = [_failed(e["name"], verdict, text[:2000]) for e in job["entries"]]
     return {
         "machine": {**machine, "peak": None},
         "machine_class": machine_class(machine),

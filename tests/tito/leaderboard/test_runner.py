@@ -145,6 +145,26 @@ def test_a_lost_lease_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> N
     assert "job 1: another runner has it now" in said and server.results == []
 
 
+@pytest.mark.parametrize(("entries", "verdict"), [(1, "timeout"), (2, "infrastructure")])
+def test_an_entry_that_sleeps_does_not_hold_up_the_queue(
+    monkeypatch: pytest.MonkeyPatch, entries: int, verdict: str
+) -> None:
+    """Sleep costs no CPU time: with ten seconds in each call an entry was measured for hours."""
+    monkeypatch.setattr(runner, "MOST_SECONDS", 0.0)
+
+    def measure(*_: object, begin: Any, **__: object) -> Measured:
+        step = begin(10)
+        while True:
+            step()
+
+    monkeypatch.setattr(runner, "measure", measure)
+    server = Server(job(*[""] * entries), job(""))
+    assert runner.work(server, lambda line: None, once=True) == 2
+    outcomes = server.results[0]["outcomes"]
+    assert [o["verdict"] for o in outcomes] == [verdict] * entries
+    assert "takes more than 0 minutes" in outcomes[0]["text"]
+
+
 def test_ctrl_c_gives_the_job_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(*_: object, **__: object) -> Measured:
         raise KeyboardInterrupt
