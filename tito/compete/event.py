@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 BUILT_IN = Path(__file__).with_name("events")
 SHARED_MIB = 128
+LONGEST_NAME = 70  # of a case, which the leaderboard keeps with "small " before it
 DIVISIONS, CLOCKS = ("kernel", "open"), ("cpu", "wall")
 
 
@@ -149,6 +150,8 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
     if not isinstance(rounds, int) or rounds < 2 or rounds % 2:
         raise ValueError(f"rounds is {rounds!r}; it must be even, so that each goes first as often")
     names = [case["name"] for case in said["cases"]]
+    if not all(isinstance(n, str) and len(n) <= LONGEST_NAME for n in names):
+        raise ValueError(f"a case's name is text of at most {LONGEST_NAME} letters: {names}")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"cases need names of their own, not {names}")
     limits = said["limits"]

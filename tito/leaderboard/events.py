@@ -70,7 +70,7 @@ def add_event(
     event = Event(
         classroom_id=classroom.id,
         name=name,
-        title=found.title,
+        title=found.title[:200],
         division=found.division,
         quota=quota,
         launches=launches,

@@ -126,6 +126,8 @@ def test_an_event_says_what_is_missing(tmp_path: Path) -> None:
         (good, "does not say 'limits'"),
         (good.replace("open", "wild") + limits, "it may be kernel or open"),
         (good.replace("=2", "=3") + limits, "rounds is 3; it must be even"),
+        (good.replace("'a'", "5") + limits, "text of at most 70 letters"),
+        (good.replace("'a'", f"'{71 * 'a'}'") + limits, "text of at most 70 letters"),
         (good + limits, "no task.py beside it"),
     ]:
         (folder / "event.toml").write_text(text)

@@ -15,7 +15,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from tito.leaderboard import database as databases, people
+from tito.compete.event import BUILT_IN
+from tito.leaderboard import database as databases, events, people
 from tito.leaderboard.database import Database, DatabaseError
 from tito.leaderboard.tables import Base, Classroom, Person, Token
 
@@ -75,6 +76,14 @@ def test_a_transaction_is_whole_or_nothing(either: Database) -> None:
         _ = 1 / 0
     with either.read() as session:
         assert session.scalars(select(Classroom)).all() == []
+
+
+def test_an_event_with_a_long_title_is_opened(either: Database, tmp_path: Path) -> None:
+    for file in BUILT_IN.joinpath("matmul").glob("*.*"):
+        (tmp_path / file.name).write_text(file.read_text().replace("Products", 300 * "P"))
+    with either.write() as session:
+        room = people.add_classroom(session, "a class")
+        assert events.add_event(session, None, room, "own", str(tmp_path)).title == 200 * "P"
 
 
 def test_writers_wait_for_each_other(either: Database) -> None:
