@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tito.leaderboard import audit, names, tables
 from tito.leaderboard.tables import Classroom, Invitation, Person, Token
 
+RESERVED = "the server"  # so the audit log calls what nobody did
 PSEUDONYM = re.compile(r"[\w][\w .-]{1,38}[\w]")
 SESSION_SECONDS = 14 * 24 * 3600
 INVITATION_SECONDS = 30 * 24 * 3600
@@ -114,7 +115,7 @@ def add_person(session: Session, pseudonym: str, role: str, classroom_id: int | 
         raise PeopleError(f"{pseudonym!r} has letters of several scripts, or of an unusual one")
     # who joins holds the first person's row until the end: two at once may not be too alike
     session.scalar(select(Person.id).order_by(Person.id).limit(1).with_for_update(key_share=True))
-    for taken in session.scalars(select(Person.pseudonym)):
+    for taken in (RESERVED, *session.scalars(select(Person.pseudonym))):
         if names.look_alike(taken, pseudonym):
             raise PeopleError(f"the pseudonym {pseudonym!r} is taken, or looks like one that is")
     person = Person(pseudonym=pseudonym, role=role, classroom_id=classroom_id)

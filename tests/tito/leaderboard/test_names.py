@@ -80,6 +80,8 @@ def test_who_joins_second_is_refused(either: Database) -> None:
     for name in ("alice", "Al ice", "a1ice"):
         with pytest.raises(people.PeopleError, match="is taken, or looks"), either.write() as s:
             people.add_person(s, name, "student", None)
+    with pytest.raises(people.PeopleError, match="is taken, or looks"), either.write() as session:
+        people.add_person(session, "The Server", "student", None)  # in the audit log it is nobody
     with pytest.raises(people.PeopleError, match="of several scripts"), either.write() as session:
         people.add_person(session, "\u0430lice", "student", None)
 
