@@ -113,9 +113,9 @@ def _handle(
         say(f"job {job['id']}: another runner has it now")
         return
     except TooLong:
-        alone = len(job["entries"]) == 1  # of several nobody knows whose fault it is
+        is_one = len(job["entries"]) == 1  # of several nobody knows whose fault it is
         text = f"measuring it takes more than {MOST_SECONDS / 60:.0f} minutes"
-        told = failure(job, machine, text, "timeout" if alone else "infrastructure")
+        told = failure(job, machine, text, "timeout" if is_one else "infrastructure")
     except KeyboardInterrupt:
         client.release(job["id"], job["lease"], "the runner was stopped")
         raise
