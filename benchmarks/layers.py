@@ -92,6 +92,7 @@ def layers_of(s: Scale) -> dict[str, tuple[Arguments, dict[str, Any], Arguments]
         "Linear": ((features, features), {}, (rows,)),
         "Bilinear": ((*quarter, 8), {}, (_reals(n, quarter[0]), _reals(n, quarter[0]))),
         "Embedding": (s.table, {}, (_labels(s.table[0], 8, n // 2),)),
+        "EmbeddingBag": (s.table, {}, (_labels(s.table[0], 8, n // 2),)),
         "Conv1d": ((channels, 2 * channels, 3), {"padding": 1}, (signals,)),
         "Conv2d": ((channels, 2 * channels, 3), {"padding": 1}, (images,)),
         "ConvTranspose2d": ((channels, channels, 2), {"stride": 2}, (images,)),

@@ -336,6 +336,7 @@ BY_FUNCTION: dict[str, Make] = {
         v.array(v.rows),
     ),
     "F.bilinear": lambda v: _call(v.array(v.rows, 32), v.array(v.rows, 32), v.array(8, 32, 32)),
+    "F.embedding_bag": lambda v: _call(v.index(v.rows // 8, 8, below=v.rows), v.array()),
     "F.embedding": lambda v: _call(v.index(v.rows, below=v.rows), v.array()),
     "F.conv1d": lambda v: _call(v.signals(), v.filters(3), None, 1, 1),
     "F.conv2d": lambda v: _call(v.images(), v.filters(3, 3), None, 1, 1),

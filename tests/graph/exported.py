@@ -141,6 +141,10 @@ LAYERS: dict[str, list[Layer]] = {
     "Dropout2d": [(nn.Dropout2d, (IMAGE,))],
     "Dropout3d": [(nn.Dropout3d, (VOLUME,))],
     "Embedding": [(lambda: nn.Embedding(6, 3), (ids(6, 2, 5),))],
+    "EmbeddingBag": [
+        (lambda: nn.EmbeddingBag(6, 3), (ids(6, 2, 5),)),
+        (lambda: nn.EmbeddingBag(6, 3, mode="max", padding_idx=1), (ids(6, 2, 5),)),
+    ],
     "Fold": [(lambda: nn.Fold(4, 2), (floats(1, 8, 9),))],
     "GroupNorm": [(lambda: nn.GroupNorm(2, 4), (IMAGE,))],
     "GRU": [(lambda: nn.GRU(4, 3, batch_first=True), (floats(2, 3, 4),))],

@@ -53,3 +53,26 @@ def test_embedding_options_equal_pytorch(options):
     np.testing.assert_allclose(out.detach().numpy(), expected.detach(), rtol=1e-6)
     np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad, rtol=1e-6)
     np.testing.assert_allclose(ours.weight.detach().numpy(), theirs.weight.detach(), rtol=1e-6)
+
+
+def test_embedding_bags_equal_pytorch():
+    index, offsets = np.array([1, 0, 3, 4, 0]), np.array([0, 2, 2])
+    for options in ({}, {"mode": "max"}, {"mode": "sum", "padding_idx": 0}, {"max_norm": 0.5}):
+        ours, theirs = make_twins("EmbeddingBag", 5, 3, **options)
+        out = ours(tinytorch.tensor(index), tinytorch.tensor(offsets))
+        expected = theirs(torch.tensor(index), torch.tensor(offsets))
+        (out**2).sum().backward()
+        (expected**2).sum().backward()
+        np.testing.assert_allclose(out.detach().numpy(), expected.detach(), rtol=1e-6)
+        np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad, rtol=1e-6)
+        assert repr(ours).partition("  #")[0] == repr(theirs)
+
+
+def test_a_bag_of_given_vectors():
+    vectors = tinytorch.arange(6.0).reshape(3, 2)
+    layer = nn.EmbeddingBag.from_pretrained(vectors, mode="sum", padding_idx=0)
+    assert not layer.weight.requires_grad
+    assert layer(tinytorch.tensor([[0, 1], [1, 2]])).tolist() == [[2, 3], [6, 8]]
+    assert not nn.EmbeddingBag(4, 2, padding_idx=-1).weight[3].any()
+    weights = tinytorch.tensor([[1.0, 2.0], [0.5, 0.0]])
+    assert layer(tinytorch.tensor([[0, 1], [1, 2]]), None, weights).tolist() == [[4, 6], [1, 1.5]]

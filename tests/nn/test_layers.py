@@ -180,7 +180,7 @@ ELSEWHERE = {
     "test_dropout.py": {
         "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU",
     },
-    "test_embedding.py": {"Embedding"},
+    "test_embedding.py": {"Embedding", "EmbeddingBag"},
     "test_layer_behaviour.py": {"MaxUnpool2d"},
     "test_losses.py": {"CTCLoss"},
 }  # fmt: skip

@@ -74,6 +74,7 @@ from tinytorch.nn.dropout import (
 )
 from tinytorch.nn.embedding import (
     Embedding,
+    EmbeddingBag,
 )
 from tinytorch.nn.hooks import (
     RemovableHandle,
@@ -231,6 +232,7 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
     "Flatten",
     "Fold",
     "GRUCell",

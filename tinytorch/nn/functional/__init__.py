@@ -27,7 +27,7 @@ from tinytorch.nn.functional.attention import scaled_dot_product_attention
 from tinytorch.nn.functional.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from tinytorch.nn.functional.cross_entropy import cross_entropy, nll_loss
 from tinytorch.nn.functional.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d
-from tinytorch.nn.functional.embedding import embedding
+from tinytorch.nn.functional.embedding import embedding, embedding_bag
 from tinytorch.nn.functional.inplace import (
     celu_,
     elu_,
@@ -127,6 +127,7 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "embedding_bag",
     "fold",
     "gaussian_nll_loss",
     "gelu",

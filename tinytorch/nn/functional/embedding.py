@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import numpy as np
 
 from tinytorch import ops
 from tinytorch.autograd import no_grad
-from tinytorch.creation import from_numpy
+from tinytorch.creation import arange, from_numpy, full, zeros
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.indexing import check_range
 from tinytorch.functions.movement import unsqueeze
+from tinytorch.functions.ordering import searchsorted
 from tinytorch.functions.reductions import norm
+from tinytorch.state import no_mode_active
 from tinytorch.tensor import Tensor
 
 
@@ -61,6 +64,114 @@ def embedding(
     if padding is None:
         return out
     return where(unsqueeze(input == padding, -1), out.detach(), out)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The sum, mean or maximum of the rows of `weight` in each bag of indices; 0 for an empty bag.
+
+    Args:
+        input: the indices, integers: (bags, length); or (n,), all bags one after the other.
+        weight: (rows, width)
+        offsets: (bags,), where each bag begins in an input (n,): from 0 on, ascending.
+        max_norm, norm_type, scale_grad_by_freq, sparse: as for `embedding`.
+        mode: "sum", "mean" or "max".
+        per_sample_weights: of the input's shape; each row is multiplied by its own. For sums.
+        include_last_offset: the last offset is where the last bag ends, and begins none.
+        padding_idx: a row that is in no bag, wherever it is in the input; it gets no gradient.
+
+    Returns:
+        (bags, width)
+
+    Raises:
+        As `embedding`, and
+        ShapeError: input, offsets or weights of samples have another shape.
+        ValueError: there is no such mode; weights of samples for another one than "sum"; offsets
+            that do not begin at 0, descend, or are beyond the input. (Not checked in a trace.)
+
+    >>> from tinytorch import arange, tensor
+    >>> table = arange(8.0).reshape(4, 2)
+    >>> embedding_bag(tensor([1, 2, 3]), table, tensor([0, 2]), mode="sum")
+    tensor([[6., 8.],
+            [6., 7.]])
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag: mode is 'sum', 'mean' or 'max', not {mode!r}")
+    if per_sample_weights is not None and mode != "sum":
+        raise ValueError(f"embedding_bag: per_sample_weights are for mode='sum', not {mode!r}")
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ShapeError(
+            f"embedding_bag: per_sample_weights {per_sample_weights.shape} for input {input.shape}"
+        )
+    begins = _begins_of_bags(input, offsets, include_last_offset)
+    rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq)
+    if per_sample_weights is not None:
+        rows = rows * unsqueeze(per_sample_weights, -1)
+    padding = row_index(padding_idx, weight.shape[0], "padding_idx")
+    kept = full(input.shape, True) if padding is None else input != padding
+    if begins is None:
+        return _pooled(rows, kept, mode)
+    if mode == "max" and input.shape[0]:
+        return _pooled(*_one_bag_a_row(rows, kept, begins), mode)
+    bags = searchsorted(begins, arange(input.shape[0]), right=True) - 1
+    rows = where(unsqueeze(kept, -1), rows, 0.0)
+    total = zeros(begins.shape[0], rows.shape[-1], dtype=rows.dtype).index_add(0, bags, rows)
+    if mode != "mean":
+        return total
+    counts = zeros(begins.shape[0], dtype=rows.dtype).index_add(0, bags, kept.to(rows.dtype))
+    return total / unsqueeze(counts.clip(min=1.0), -1)
+
+
+def _begins_of_bags(input: Tensor, offsets: Tensor | None, includes_last: bool) -> Tensor | None:
+    """Where each bag of an input (n,) begins; None for an input whose rows are bags."""
+    if input.ndim == 2 and offsets is None:
+        return None
+    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        given = "no offsets" if offsets is None else f"offsets {offsets.shape}"
+        raise ShapeError(
+            "embedding_bag takes an input (bags, length), or (n,) with offsets (bags,), not "
+            f"{input.shape} with {given}"
+        )
+    if no_mode_active():
+        first, length = offsets.tolist(), input.shape[0]
+        if not first or first[0] != 0 or first != sorted(first) or first[-1] > length:
+            raise ValueError(
+                f"embedding_bag: offsets ascend from 0 to at most {length}, the length of the "
+                f"input, not {first[:10]}"
+            )
+    return offsets[:-1] if includes_last else offsets
+
+
+def _one_bag_a_row(rows: Tensor, kept: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (n, width) as (bags, length of the longest, width), and which of these there are."""
+    first = begins._concrete("embedding_bag with offsets and mode='max'")
+    lengths = np.diff(first, append=rows.shape[0])
+    steps = np.arange(max(int(lengths.max(initial=0)), 1))
+    places = from_numpy(np.minimum(first[:, None] + steps, rows.shape[0] - 1))
+    return rows[places], kept[places] & from_numpy(steps < lengths[:, None])
+
+
+def _pooled(rows: Tensor, kept: Tensor, mode: str) -> Tensor:
+    """The sum, mean or maximum over the bags (bags, length, width) of what is kept."""
+    if mode != "max":
+        total = where(unsqueeze(kept, -1), rows, 0.0).sum(1)
+        return total if mode == "sum" else total / kept.sum(1, keepdim=True).clip(min=1)
+    is_empty = unsqueeze(~kept.any(1), -1)
+    if not rows.shape[1]:
+        return zeros(rows.shape[0], rows.shape[2], dtype=rows.dtype)
+    largest, _ = where(unsqueeze(kept, -1), rows, -math.inf).max(1)
+    return where(is_empty, 0.0, largest)
 
 
 def _shorten(index: Tensor, weight: Tensor, max_norm: float, p: float) -> None:
