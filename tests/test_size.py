@@ -281,14 +281,14 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   2026-12-01 tinytorch 9,351,   ops that cast their operands as one kernel, whole numbers shifted
 #              backends 2,912     without conversions, arguments that are no tensors named
 #              replay 1,886       by functions and layers (nn 6,451); turned arrays with dimensions
-#              jit 2,314          of length 1 (jit). EmbeddingBag and embedding_bag (nn 142). What
+#              jit 2,314          of length 1 (jit). EmbeddingBag and embedding_bag (nn 144). What
 #                              a third review of competition and leaderboard found: requests at
 #                              once, names, what is limited and logged (leaderboard 52, compete 50,
 #                              tito 12).
 BUDGETS = {
     "tinytorch": 9_351,
     "tinytorch/replay": 1_886,
-    "tinytorch/nn": 6_593,
+    "tinytorch/nn": 6_595,
     "tinytorch/optim": 2_020,
     "tinytorch/training": 864,
     "tinytorch/serialization": 445,

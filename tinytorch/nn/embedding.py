@@ -135,7 +135,7 @@ class EmbeddingBag(Module):
         num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, padding_idx,
             device, dtype: as for `Embedding`; what is padding is in no bag.
         mode: "sum", "mean" or "max".
-        include_last_offset: the last offset is where the last bag ends, and begins none.
+        include_last_offset: the last offset is the input's length, and begins no bag.
 
     Attributes:
         weight: (num_embeddings, embedding_dim), at first standard normal.

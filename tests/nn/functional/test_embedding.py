@@ -136,6 +136,26 @@ def test_bags_that_are_none(given, error, message, backend):
                 F.embedding_bag(index, weight, offsets)
 
 
+def test_the_last_offset_is_the_length():
+    """Of what is behind it PyTorch 2.13 makes a part of the last bag."""
+    weight = tinytorch.ones(4, 2)
+    with pytest.raises(ValueError, match=r"ascend from 0 to 3, .* not \[0, 2\]"):
+        F.embedding_bag(
+            tinytorch.tensor([0, 1, 2]), weight, tinytorch.tensor([0, 2]), include_last_offset=True
+        )
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_there_may_be_nothing_in_bags(mode):
+    weight, nothing = tinytorch.ones(4, 2), tinytorch.zeros(0, dtype="int64")
+    offsets = tinytorch.tensor([0, 0])
+    assert F.embedding_bag(nothing, weight, offsets, mode=mode).tolist() == [[0, 0], [0, 0]]
+    assert F.embedding_bag(nothing.reshape(2, 0), weight, mode=mode).tolist() == [[0, 0], [0, 0]]
+    assert F.embedding_bag(nothing.reshape(0, 3), weight, mode=mode).shape == (0, 2)
+    with pytest.raises(ValueError, match=r"ascend from 0 to at most 1, .* not \[\]"):
+        F.embedding_bag(tinytorch.tensor([0]), weight, nothing, mode=mode)
+
+
 def test_weights_of_samples_are_for_sums():
     index, weight = tinytorch.tensor([[0, 1]]), tinytorch.ones(4, 2)
     with pytest.raises(ValueError, match="per_sample_weights are for mode='sum', not 'mean'"):

@@ -88,7 +88,7 @@ def embedding_bag(
         max_norm, norm_type, scale_grad_by_freq, sparse: as for `embedding`.
         mode: "sum", "mean" or "max".
         per_sample_weights: of the input's shape; each row is multiplied by its own. For sums.
-        include_last_offset: the last offset is where the last bag ends, and begins none.
+        include_last_offset: the last offset is the input's length, and begins no bag.
         padding_idx: a row that is in no bag, wherever it is in the input; it gets no gradient.
 
     Returns:
@@ -145,9 +145,11 @@ def _begins_of_bags(input: Tensor, offsets: Tensor | None, includes_last: bool) 
         )
     if no_mode_active():
         first, length = offsets.tolist(), input.shape[0]
-        if not first or first[0] != 0 or first != sorted(first) or first[-1] > length:
+        most = "" if includes_last else "at most "
+        is_far = first[-1:] != [length] if includes_last else first[-1:] > [length]
+        if first[:1] != [0] or first != sorted(first) or is_far:
             raise ValueError(
-                f"embedding_bag: offsets ascend from 0 to at most {length}, the length of the "
+                f"embedding_bag: offsets ascend from 0 to {most}{length}, the length of the "
                 f"input, not {first[:10]}"
             )
     return offsets[:-1] if includes_last else offsets
