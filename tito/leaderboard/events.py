@@ -90,11 +90,11 @@ def _add_version(session: Session, event: Event, files: dict[str, str]) -> None:
     session.flush()
 
 
-def why_closed(event: Event) -> str | None:
-    """None, or why it takes none."""
+def why_closed(event: Event, arrived: float | None = None) -> str | None:
+    """None, or why it takes none that arrived then, by default now."""
     if event.state != "open":
         return f"the event {event.name} is {event.state}"
-    if event.deadline is not None and time.time() > event.deadline:
+    if event.deadline is not None and (arrived or time.time()) > event.deadline:
         return f"the deadline of {event.name} has passed"
     return None
 

@@ -83,9 +83,17 @@ def visible_events(session: Session, person: Person) -> list[Event]:
 
 
 def submit(
-    session: Session, person: Person, event: Event, data: bytes, filename: str
+    session: Session,
+    person: Person,
+    event: Event,
+    data: bytes,
+    filename: str,
+    arrived: float | None = None,
 ) -> Submission:
     """Take an entry and put it in the queue.
+
+    Args:
+        arrived: when it was here: before a deadline many wait for each other.
 
     Raises:
         RefusedError: the event takes none, the quota is used up, the file breaks a rule, or the
@@ -93,7 +101,7 @@ def submit(
             no fault of its own.
     """
     session.refresh(event, with_for_update={"read": True})  # it does not close until this is kept
-    closed = events.why_closed(event)
+    closed = events.why_closed(event, arrived)
     if closed:
         raise RefusedError(closed)
     # The row of the person is locked, so that two requests at once cannot both be the last one.

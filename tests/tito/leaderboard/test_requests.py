@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, TestClient, report, told
 from tito.compete.event import EventError
@@ -37,8 +40,8 @@ def test_an_event_does_not_close_while_an_entry_is_being_taken(
 
     closing = threading.Thread(target=close)
 
-    def is_being_closed(event: Event) -> str | None:
-        found = why_closed(event)
+    def is_being_closed(event: Event, arrived: float) -> str | None:
+        found = why_closed(event, arrived)
         closing.start()
         closing.join(0.5)  # it waits for this entry
         return found
@@ -48,6 +51,36 @@ def test_an_event_does_not_close_while_an_entry_is_being_taken(
     assert ada.api().post("/api/events/fast/submissions", content=text).status_code == 201
     closing.join()
     assert len(said) == 1 and "1 of the entries of fast are not measured yet" in said[0]
+
+
+@pytest.mark.parametrize("by", ["form", "token"])
+def test_an_entry_that_arrived_in_time_is_taken_after_the_deadline(
+    board: Board, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last seconds many write, and each waits for those before it."""
+    ada = board.join("ada")
+    text, csrf, api = ENTRY.format(mark="").encode(), ada.csrf(), ada.api()
+    write, has_arrived = board.database.write, threading.Event()
+
+    def send() -> int:
+        if by == "token":
+            return int(api.post("/api/events/fast/submissions", content=text).status_code)
+        file = {"file": ("mine.py", text)}
+        sent = ada.browser.post("/events/1/submissions", data={"csrf": csrf}, files=file)
+        return int(sent.status_code)
+
+    def write_after_all_others() -> AbstractContextManager[Session]:
+        has_arrived.set()
+        return write()
+
+    with ThreadPoolExecutor(1) as pool:
+        with write() as session:  # SQLite has one writer at a time
+            monkeypatch.setattr(board.database, "write", write_after_all_others)
+            sent = pool.submit(send)
+            assert has_arrived.wait(60)
+            session.get_one(Event, 1).deadline = time.time()
+        assert sent.result() in (200, 201)
+    assert board.submit(ada, "late").status_code == 400
 
 
 def test_one_duel_at_a_time_also_of_requests_at_once(board_on_either: Board) -> None:

@@ -69,7 +69,8 @@ def submit(
         with request.app.state.database.write() as session:
             event = _event(session, asker, name)
             person = session.get_one(Person, asker)
-            made = submissions.submit(session, person, event, data, filename)
+            arrived = request.state.arrived
+            made = submissions.submit(session, person, event, data, filename, arrived)
             left = submissions.quota(session, event, asker).left
             return {"submission": made.id, "event": event.name, "quota_left": left}
     except RefusedError as error:

@@ -77,6 +77,7 @@ class BodyLimit:
                 return await answer(scope, receive, send)
             if message["type"] != "http.request" or not message.get("more_body"):
                 break
+        scope.setdefault("state", {})["arrived"] = time.time()
         given = False
 
         async def whole() -> Message:

@@ -117,7 +117,8 @@ def _submit(request: Request, who: Viewer, number: int, data: bytes, filename: s
         with request.app.state.database.write() as session:
             found = event_of(session, who, number)
             person = session.get_one(Person, who.id)
-            made = submissions.submit(session, person, found, data, filename).id
+            arrived = request.state.arrived
+            made = submissions.submit(session, person, found, data, filename, arrived).id
     except RefusedError as error:
         raise HTTPException(400, str(error)) from None
     return RedirectResponse(f"/submissions/{made}", 303)
