@@ -64,12 +64,14 @@ def find_event(session: Session, person: Person, name: str) -> Event:
     """An event of the person's class by name.
 
     Raises:
-        RefusedError: there is none; the message has those that there are.
+        RefusedError: there is none, or several; the message has those that there are.
     """
     mine = visible_events(session, person)
-    for event in mine:
-        if event.name == name:
-            return event
+    found = [event for event in mine if event.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:  # an instructor sees those of all classes
+        raise RefusedError(f"{len(found)} classes have an event {name!r}: open its page instead")
     known = ", ".join(e.name for e in mine) or "none"
     raise RefusedError(f"there is no event {name[:80]!r} for you; there are: {known}")
 

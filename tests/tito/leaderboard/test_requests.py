@@ -146,6 +146,16 @@ def test_only_runners_may_send_large_bodies(board: Board, monkeypatch: pytest.Mo
     assert runner.post(path, content=body).status_code == 503  # and the runner sends it again
 
 
+def test_an_event_of_two_classes_is_not_guessed(board: Board) -> None:
+    """An instructor sees both, and their entry went into the newest one."""
+    board.instructor.post("/instructor/classes", name="another class")
+    board.instructor.post("/instructor/events", classroom=2, name="fast", based_on="matmul")
+    teacher, ada = board.instructor.api(), board.join("ada").api()
+    assert ada.get("/api/events/fast/board").status_code == 200
+    answer = teacher.get("/api/events/fast/board")
+    assert answer.status_code == 404 and "2 classes have an event 'fast'" in answer.text
+
+
 def test_no_line_of_the_log_is_forged(board: Board, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="tito.leaderboard")
     board.instructor.browser.get("/nowhere%0aGET / 200%1b[2J%c2%9b2J")
