@@ -40,6 +40,7 @@ from tinytorch.functions import (
     mathematics as mathematics,
     movement,
     ordering as ordering,
+    quantiles as quantiles,
     reductions,
     scans as scans,
     scattering as scattering,
@@ -504,12 +505,10 @@ def _as_operand(value: Any) -> Tensor:
 
 
 def _same_memory(a: Array, b: Array) -> bool:
-    return (
-        a.__array_interface__["data"] == b.__array_interface__["data"]
-        and a.shape == b.shape
-        and a.strides == b.strides
-        and a.dtype == b.dtype
-    )
+    def place(x: Array) -> Any:
+        return x.__array_interface__["data"], x.shape, x.strides, x.dtype
+
+    return bool(place(a) == place(b))
 
 
 def _rebuild(array: Array, requires_grad: bool, dtype: str) -> Tensor:
