@@ -130,7 +130,6 @@ BY_PARAMETER: dict[str, Make] = {
     "value": lambda v: 2.0 if v.dtype[0] == "f" else 2,
     "exponent": lambda v: 2.5 if v.dtype[0] == "f" else 3,
     "weight": lambda v: 0.25,
-    "q": lambda v: 0.9,
     "k": lambda v: 10,
     "start": lambda v: 1,
     "length": lambda v: v.shape[v.dim or 0] - 2,

@@ -121,7 +121,6 @@ if TYPE_CHECKING:  # their types
     from tinytorch.functions.mathematics import *  # noqa: F403
     from tinytorch.functions.movement import *  # noqa: F403
     from tinytorch.functions.ordering import *  # noqa: F403
-    from tinytorch.functions.quantiles import *  # noqa: F403
     from tinytorch.functions.reductions import *  # noqa: F403
     from tinytorch.functions.scans import *  # noqa: F403
     from tinytorch.functions.scattering import *  # noqa: F403

@@ -40,7 +40,6 @@ from tinytorch.functions import (
     mathematics as mathematics,
     movement,
     ordering as ordering,
-    quantiles as quantiles,
     reductions,
     scans as scans,
     scattering as scattering,
@@ -505,10 +504,12 @@ def _as_operand(value: Any) -> Tensor:
 
 
 def _same_memory(a: Array, b: Array) -> bool:
-    def place(x: Array) -> Any:
-        return x.__array_interface__["data"], x.shape, x.strides, x.dtype
-
-    return bool(place(a) == place(b))
+    return (
+        a.__array_interface__["data"] == b.__array_interface__["data"]
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+    )
 
 
 def _rebuild(array: Array, requires_grad: bool, dtype: str) -> Tensor:
