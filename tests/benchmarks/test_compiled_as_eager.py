@@ -27,7 +27,7 @@ from tinytorch.errors import TinyTorchError
 #: Whose results' shapes follow from values, which a compiled function does not have.
 BY_VALUES = (
     *("argwhere", "bincount", "histc", "histogram", "masked_select", "nonzero", "unique"),
-    *("unique_consecutive", "F.embedding", "F.one_hot", "F.max_unpool2d"),
+    *("unique_consecutive", "F.embedding", "F.embedding_bag", "F.one_hot", "F.max_unpool2d"),
 )
 CORES = 2
 

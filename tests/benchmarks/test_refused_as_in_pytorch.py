@@ -21,6 +21,7 @@ TAKES_MORE = {
     "F.adaptive_avg_pool2d": "as above",
     "F.adaptive_max_pool1d": "as above",
     "F.adaptive_max_pool2d": "as above",
+    "F.embedding_bag": "bags of no length, of which PyTorch says only that a step must be nonzero",
     "F.fold": "one size for height and width",
     "F.gaussian_nll_loss": "one variance for all, as a 0-d tensor",
     "flipud": "nothing to turn in a number",
