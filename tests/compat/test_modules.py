@@ -185,7 +185,7 @@ def test_a_module_that_there_is_not_says_what_to_use():
 
         assert clip_grad_norm_ is tinytorch.nn.utils.clip_grad_norm_
         with pytest.raises(ModuleNotFoundError, match=r"see docs/pytorch\.md"):
-            import torch.no_such_module  # noqa: F401
+            import torch.no_such_module
         with pytest.raises(ModuleNotFoundError, match=r"torch\.fx.*use tinytorch\.graph"):
             from torch.fx import symbolic_trace  # noqa: F401
         with pytest.raises(ModuleNotFoundError, match=r"no module named 'torch\.fx'"):
