@@ -169,11 +169,10 @@ def _pooled(rows: Tensor, kept: Tensor, mode: str) -> Tensor:
     if mode != "max":
         total = where(unsqueeze(kept, -1), rows, 0.0).sum(1)
         return total if mode == "sum" else total / kept.sum(1, keepdim=True).clip(min=1)
-    is_empty = unsqueeze(~kept.any(1), -1)
     if not rows.shape[1]:
         return zeros(rows.shape[0], rows.shape[2], dtype=rows.dtype)
     largest, _ = where(unsqueeze(kept, -1), rows, -math.inf).max(1)
-    return where(is_empty, 0.0, largest)
+    return where(unsqueeze(kept.any(1), -1), largest, 0.0)
 
 
 def _shorten(index: Tensor, weight: Tensor, max_norm: float, p: float) -> None:

@@ -66,12 +66,12 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        is_runner = scope["path"].startswith("/api/runner/") and await _has_runners_token(scope)
-        limit = RESULT_BYTES if is_runner else BODY_BYTES
-        body = bytearray()
+        limit, body = BODY_BYTES, bytearray()
         while True:  # read here, as whoever reads later has begun to answer
             message = await receive()
             body += message.get("body", b"")
+            if len(body) > limit == BODY_BYTES and await _may_send_results(scope):
+                limit = RESULT_BYTES
             if len(body) > limit:
                 answer = refuse(Request(scope), 413, f"at most {limit:,} bytes can be sent")
                 return await answer(scope, receive, send)
@@ -153,15 +153,17 @@ class RateLimit:
         return self.buckets.setdefault(key, bucket).take()
 
 
-async def _has_runners_token(scope: Scope) -> bool:
-    """Whoever has none may not fill our memory, before the route says what is missing."""
+async def _may_send_results(scope: Scope) -> bool:
+    """Whoever has no runner's token may not fill our memory, before the route says so."""
+    if not scope["path"].startswith("/api/runner/"):
+        return False
     request = Request(scope)
     try:
         await run_in_threadpool(lambda: runner(request, token_of(request)))
     except HTTPException:
         return False
-    except OperationalError:  # it is away, which the route says: a result is sent again then
-        return True
+    except OperationalError:
+        pass  # it is away, which the route says: a result is sent again then
     return True
 
 
