@@ -283,7 +283,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #              replay 1,886       by functions and layers (nn 6,451); turned arrays with dimensions
 #              jit 2,314          of length 1 (jit). EmbeddingBag and embedding_bag (nn 144). What
 #                              a third review of competition and leaderboard found: requests at
-#                              once, names, what is limited and logged (leaderboard 63, compete 50,
+#                              once, names, what is limited and logged (leaderboard 64, compete 50,
 #                              tito 12).
 BUDGETS = {
     "tinytorch": 9_351,
@@ -312,7 +312,7 @@ BUDGETS = {
     "tito/course": 5_615,
     "tito/ladder": 715,
     "tito/compete": 2_268,
-    "tito/leaderboard": 2_855,
+    "tito/leaderboard": 2_856,
 }
 
 
